@@ -1,0 +1,147 @@
+"""What a fixed-size layout is: a construct `Struct` that can also say its C and NumPy form.
+
+Everything that a layout may contain is listed in `FORMATS`: unsigned little-endian integers,
+arrays of them, and nested layouts. Offsets are natural, so construct, C and NumPy agree.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import construct as cs
+import numpy as np
+
+from tsemu.descriptors.errors import ParseError
+
+FORMATS = {
+    "<B": ("uint8_t", "u1", 1),
+    "<H": ("uint16_t", "<u2", 2),
+    "<L": ("uint32_t", "<u4", 4),
+    "<Q": ("uint64_t", "<u8", 8),
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a layout. `count` is 0 for a scalar; sizes and offsets are in bytes."""
+
+    name: str
+    offset: int
+    c_type: str
+    numpy_format: "str | np.dtype[Any]"
+    width: int
+    count: int
+    doc: str
+
+    @property
+    def size(self) -> int:
+        """Bytes that the field takes."""
+        return self.width * max(self.count, 1)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A named structure of fixed size, declared once for construct, C and NumPy.
+
+    Raises `ValueError` when the fields do not add up to `size` bytes or are not naturally aligned.
+    """
+
+    name: str
+    size: int
+    doc: str
+    struct: "cs.Struct[Any, Any]"
+    fields: tuple[Field, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        fields = tuple(_fields(self.struct))
+        end = fields[-1].offset + fields[-1].size
+        if end != self.size:
+            raise ValueError(f"{self.name}: the fields take {end} bytes, {self.size} are declared")
+        for item in fields:
+            alignment = min(item.width, 8) if item.c_type.startswith("uint") else 8
+            if item.offset % alignment:
+                raise ValueError(f"{self.name}.{item.name}: offset {item.offset} is not aligned")
+        object.__setattr__(self, "fields", fields)
+
+    @property
+    def dtype(self) -> "np.dtype[Any]":
+        """NumPy structured type of the same size and offsets."""
+        formats = [(f.numpy_format, (f.count,)) if f.count else f.numpy_format for f in self.fields]
+        return np.dtype(
+            {
+                "names": [f.name for f in self.fields],
+                "formats": formats,
+                "offsets": [f.offset for f in self.fields],
+                "itemsize": self.size,
+            }
+        )
+
+    def build(self, values: dict[str, Any]) -> bytes:
+        """Bytes of `values`; fields that are not named are zero.
+
+        Raises `ParseError` for an unknown field or a value that does not fit.
+        """
+        known = {f.name: f for f in self.fields}
+        for name in values:
+            if name not in known:
+                raise ParseError(f"{self.name}.{name}", values[name], "a field of this layout")
+        full = {f.name: _default(f) for f in self.fields} | values
+        try:
+            return bytes(self.struct.build(full))
+        except cs.ConstructError as error:
+            name = error.path.rpartition(" -> ")[2] if error.path else ""
+            width = known[name].width * 8 if name in known else 0
+            raise ParseError(
+                f"{self.name}.{name}", values.get(name), f"an unsigned {width}-bit number"
+            ) from error
+
+    def parse(self, data: bytes | memoryview, path: str = "") -> "cs.Container[Any]":
+        """Fields of `data`, as a construct container.
+
+        `path` is what error messages call this structure. Raises `ParseError` when `data` is
+        shorter or longer than the layout.
+        """
+        where = path or self.name
+        if len(data) != self.size:
+            raise ParseError(f"{where}.length", len(data), f"{self.size} bytes")
+        return self.struct.parse(bytes(data))
+
+
+def _default(item: Field) -> Any:
+    if isinstance(item.numpy_format, np.dtype):
+        zero = {name: 0 for name in item.numpy_format.names or ()}
+    else:
+        zero = 0  # type: ignore[assignment]
+    return [zero] * item.count if item.count else zero
+
+
+def _fields(struct: "cs.Struct[Any, Any]") -> Iterator[Field]:
+    offset = 0
+    for renamed in struct.subcons:
+        inner, count = renamed.subcon, 0
+        while isinstance(inner, cs.Renamed):  # `name / field * doc` wraps twice
+            inner = inner.subcon
+        if isinstance(inner, cs.Array):
+            inner, count = inner.subcon, int(inner.count)
+        doc = str(renamed.docs or "")
+        if isinstance(inner, cs.FormatField):
+            c_type, numpy_format, width = FORMATS[inner.fmtstr]
+            item = Field(str(renamed.name), offset, c_type, numpy_format, width, count, doc)
+        else:
+            nested = getattr(inner, "tsemu_layout", None)
+            if nested is None:
+                raise ValueError(f"{renamed.name}: {inner!r} has no C form")
+            c_type = f"struct tsemu_{nested.name}"
+            item = Field(
+                str(renamed.name), offset, c_type, nested.dtype, nested.size, count, doc
+            )
+        yield item
+        offset += item.size
+
+
+def layout(name: str, size: int, doc: str, *subcons: Any) -> Layout:
+    """Declare a layout from construct fields (`"name" / Int32ul * "what it is"`)."""
+    struct: cs.Struct[Any, Any] = cs.Struct(*subcons)
+    declared = Layout(name, size, doc, struct)
+    struct.tsemu_layout = declared  # type: ignore[attr-defined]
+    return declared
