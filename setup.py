@@ -1,0 +1,187 @@
+"""Build of tsemu: which folder is which package, and the three C extensions.
+
+Folders at the root are installed as `tsemu.*`. The rest of the metadata is in `pyproject.toml`.
+With TSEMU_DEV=1 warnings in the project's C sources are errors.
+"""
+
+import os
+import runpy
+from pathlib import Path
+from typing import ClassVar
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+FOLDERS = (
+    "descriptors",
+    "mailbox",
+    "ts_firmware",
+    "host_driver",
+    "fault_injection",
+    "runtime",
+    "examples",
+)
+DATA = ("py.typed", "*.toml", "*.h", "*.c", "*.stg", "*.tsp", "*.md")
+"""Files that are installed with a package, at any depth."""
+
+LIBRARY = "tsemu.host_driver.libtsemu"
+ABI_INCLUDE = ("descriptors/include", "mailbox/include")
+DEVELOPMENT = os.environ.get("TSEMU_DEV", "") not in ("", "0")
+WARNINGS = ("-Wall", "-Wextra", "-Werror") if DEVELOPMENT else ()
+
+
+def packages() -> dict[str, str]:
+    """Return package name -> folder, for the root folders and the Python packages below them."""
+    found = {}
+    for folder in FOLDERS:
+        found[f"tsemu.{folder}"] = folder
+        for marker in sorted((ROOT / folder).glob("*/**/__init__.py")):
+            below = marker.parent.relative_to(ROOT)
+            found[f"tsemu.{'.'.join(below.parts)}"] = str(below)
+    return found
+
+
+def package_data(mapping: dict[str, str]) -> dict[str, list[str]]:
+    """Return package name -> its data files, relative to the package's folder."""
+    folders = {ROOT / folder for folder in mapping.values()}
+    data = {}
+    for name, folder in mapping.items():
+        base = ROOT / folder
+        files = []
+        for pattern in DATA:
+            for path in base.rglob(pattern):
+                owner = next(parent for parent in path.parents if parent in folders)
+                if owner == base:
+                    files.append(str(path.relative_to(base)))
+        data[name] = sorted(files)
+    return data
+
+
+def sources(*patterns: str) -> list[str]:
+    """Return files that match, relative to the root; a pattern that matches nothing is an error."""
+    found: list[str] = []
+    for pattern in patterns:
+        matches = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
+        if not matches:
+            raise SystemExit(f"setup.py: no file matches {pattern}: the source tree is incomplete")
+        found += matches
+    return found
+
+
+def headers(*include: str) -> list[str]:
+    """Return headers on which an extension with these include folders depends."""
+    return [str(path.relative_to(ROOT)) for folder in include for path in (ROOT / folder).rglob("*.h")]
+
+
+def extension(
+    name: str, c_sources: list[str], include: tuple[str, ...], *, script: str | None = None
+) -> Extension:
+    """Return an extension; `script` defines `ffibuilder`, whose C code is added to the sources."""
+    built = Extension(
+        name,
+        sources=c_sources,
+        include_dirs=list(include),
+        depends=headers(*include) + ([script] if script else []),
+        extra_compile_args=["-std=c11", "-O2"],
+        py_limited_api=False,
+    )
+    built.cffi_script = script
+    return built
+
+
+def extensions() -> list[Extension]:
+    """Return the C driver library, its Python binding and the device model, in build order."""
+    found = []
+    if list(ROOT.glob("host_driver/csrc/*.c")):
+        include = (*ABI_INCLUDE, "host_driver/include", "host_driver/csrc")
+        library = extension(LIBRARY, sources("mailbox/csrc/*.c", "host_driver/csrc/*.c"), include)
+        library.extra_link_args = ["-Wl,-soname,libtsemu.so", "-pthread"]
+        found.append(library)
+        if (ROOT / "host_driver/build_driver.py").exists():
+            driver = extension(
+                "tsemu.host_driver._driver", [], include, script="host_driver/build_driver.py"
+            )
+            driver.libraries = ["tsemu"]
+            driver.extra_link_args = ["-Wl,-rpath,$ORIGIN"]
+            found.append(driver)
+    if (ROOT / "ts_firmware/build_device.py").exists():
+        device = extension(
+            "tsemu.ts_firmware._device",
+            sources("mailbox/csrc/crc32c.c", "ts_firmware/core/*.c", "ts_firmware/soc/*.c"),
+            (*ABI_INCLUDE, "ts_firmware/core", "ts_firmware/soc"),
+            script="ts_firmware/build_device.py",
+        )
+        device.extra_compile_args.append("-fvisibility=hidden")
+        found.append(device)
+    return found
+
+
+class BuildExtensions(build_ext):
+    """Builds the plain shared library first, and generates the C code of the cffi modules."""
+
+    user_options: ClassVar[list] = [
+        *build_ext.user_options,
+        ("only=", None, "build one extension, such as _device, libtsemu or _driver"),
+    ]
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.only = None
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = None  # the binding links to the library: one after the other
+        if self.only:
+            self.extensions = [ext for ext in self.extensions if ext.name.endswith(self.only)]
+            if not self.extensions:
+                raise SystemExit(f"setup.py: no extension is called {self.only}")
+
+    def get_ext_filename(self, fullname: str) -> str:
+        if fullname.split(".")[-1] == LIBRARY.split(".")[-1]:
+            return str(Path(*fullname.split("."))) + ".so"  # a plain library, not a module
+        return super().get_ext_filename(fullname)
+
+    def build_extensions(self) -> None:
+        compile_one = self.compiler._compile
+
+        def with_warnings(obj, src, ext, cc_args, extra_postargs, pp_opts):  # noqa: ANN001, ANN202
+            ours = not Path(src).is_relative_to(self.build_temp)  # cffi's code is not ours
+            flags = [*extra_postargs, *WARNINGS] if ours else extra_postargs
+            return compile_one(obj, src, ext, cc_args, flags, pp_opts)
+
+        self.compiler._compile = with_warnings
+        super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        shared_temp = self.build_temp
+        self.build_temp = str(Path(shared_temp) / ext.name)  # objects are compiled with ext's flags
+        try:
+            if ext.cffi_script:
+                self._generate(ext)
+            super().build_extension(ext)
+        finally:
+            self.build_temp = shared_temp
+
+    def _generate(self, ext: Extension) -> None:
+        """Write the C code of a cffi module; a file that would not change is left alone."""
+        ffibuilder = runpy.run_path(str(ROOT / ext.cffi_script))["ffibuilder"]
+        generated = Path(self.build_temp) / f"{ext.name.split('.')[-1]}.c"
+        generated.parent.mkdir(parents=True, exist_ok=True)
+        ffibuilder.emit_c_code(str(generated))
+        ext.sources = [*ext.sources, str(generated)]
+        if "tsemu" in ext.libraries:
+            ext.library_dirs = [str(Path(self.get_ext_fullpath(LIBRARY)).parent)]
+
+
+if __name__ == "__main__":
+    PACKAGES = packages()
+    setup(
+        packages=list(PACKAGES),
+        package_dir=PACKAGES,
+        package_data=package_data(PACKAGES),
+        include_package_data=False,
+        ext_modules=extensions(),
+        cmdclass={"build_ext": BuildExtensions},
+        zip_safe=False,
+    )
