@@ -1,0 +1,1 @@
+"""Example graphs and programs; `tsctl run` takes them as input."""
