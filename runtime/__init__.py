@@ -1,0 +1,1 @@
+"""Graphs and models become streams of tasks: readers, scheduling values, programs, `tsctl`."""
