@@ -6,10 +6,8 @@ and 48 to 63; the opcode (or the POISONED flag) says which form bytes 24 to 47 h
 
 from typing import Any
 
-from construct import Array, Int8ul, Int16ul, Int32ul, Int64ul
-
 from tsemu.descriptors.codes import ENTRY_BYTES
-from tsemu.descriptors.layout import Layout, layout
+from tsemu.descriptors.layout import Array, Int8ul, Int16ul, Int32ul, Int64ul, Layout, layout
 
 
 def _sqe(name: str, doc: str, *operands: Any) -> Layout:
@@ -54,21 +52,24 @@ SQE_COPY = _sqe(
 SQE_EVENT = _sqe(
     "sqe_event",
     "Submission entry of EVENT_RECORD, EVENT_WAIT and EVENT_RESET.",
-    "operand" / Int64ul * "must be zero",
     "event" / Int32ul * "event id in its recording context",
     "event_value" / Int32ul * "value recorded or waited for; 0 in a wait: the last admitted, or 1",
+    "reserved0" / Int64ul * "must be zero (the ancestor in a poisoned entry)",
     "event_context" / Int16ul * "context that records the event",
-    "reserved0" / Int16ul * "must be zero",
-    "reserved1" / Int32ul * "must be zero",
+    "reserved1" / Int16ul * "must be zero",
+    "reserved2" / Int32ul * "must be zero",
 )
 SQE_POISONED = _sqe(
     "sqe_poisoned",
     "Submission entry of any opcode whose predecessor is known to have failed.",
-    "operand" / Int64ul * "not looked at",
+    "event" / Int32ul * "EVENT opcodes: as in their own form; else zero",
+    "event_value" / Int32ul * "EVENT opcodes: as in their own form; else zero",
     "ancestor" / Int32ul * "ticket of the first task that failed",
     "ancestor_context" / Int16ul * "context of that task",
     "reserved0" / Int16ul * "must be zero",
-    "reserved1" / Int64ul * "must be zero",
+    "event_context" / Int16ul * "EVENT opcodes: as in their own form; else zero",
+    "reserved1" / Int16ul * "must be zero",
+    "reserved2" / Int32ul * "must be zero",
 )
 EXTENSION = layout(
     "extension",

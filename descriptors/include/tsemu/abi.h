@@ -228,12 +228,12 @@ struct tsemu_sqe_event {
     uint32_t ticket;  /* last ticket of the context plus one */
     uint32_t crc;  /* CRC-32C of the entry with this field zero */
     uint64_t user_tag;  /* returned in the completion, not looked at */
-    uint64_t operand;  /* must be zero */
     uint32_t event;  /* event id in its recording context */
     uint32_t event_value;  /* value recorded or waited for; 0 in a wait: the last admitted, or 1 */
+    uint64_t reserved0;  /* must be zero (the ancestor in a poisoned entry) */
     uint16_t event_context;  /* context that records the event */
-    uint16_t reserved0;  /* must be zero */
-    uint32_t reserved1;  /* must be zero */
+    uint16_t reserved1;  /* must be zero */
+    uint32_t reserved2;  /* must be zero */
     uint32_t timeout_us;  /* limit on the time in which blocks run, microseconds; 0: none */
     uint32_t value;  /* scheduling value: rank or deadline */
     uint16_t slot;  /* place of the task in the scoreboard */
@@ -251,11 +251,14 @@ struct tsemu_sqe_poisoned {
     uint32_t ticket;  /* last ticket of the context plus one */
     uint32_t crc;  /* CRC-32C of the entry with this field zero */
     uint64_t user_tag;  /* returned in the completion, not looked at */
-    uint64_t operand;  /* not looked at */
+    uint32_t event;  /* EVENT opcodes: as in their own form; else zero */
+    uint32_t event_value;  /* EVENT opcodes: as in their own form; else zero */
     uint32_t ancestor;  /* ticket of the first task that failed */
     uint16_t ancestor_context;  /* context of that task */
     uint16_t reserved0;  /* must be zero */
-    uint64_t reserved1;  /* must be zero */
+    uint16_t event_context;  /* EVENT opcodes: as in their own form; else zero */
+    uint16_t reserved1;  /* must be zero */
+    uint32_t reserved2;  /* must be zero */
     uint32_t timeout_us;  /* limit on the time in which blocks run, microseconds; 0: none */
     uint32_t value;  /* scheduling value: rank or deadline */
     uint16_t slot;  /* place of the task in the scoreboard */
