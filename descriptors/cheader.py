@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from tsemu.descriptors import codes, control, entries
+from tsemu.descriptors import codes, control, entries, program_layout
 from tsemu.descriptors.layout import Field, Layout
 
 LAYOUTS = (
@@ -20,6 +20,7 @@ LAYOUTS = (
     control.WAIT_REQUEST,
     control.WAIT_ANSWER,
     control.CONTROL_PAGE,
+    program_layout.PROGRAM_TASK,
 )
 """Layouts that C sees, nested ones before those that hold them."""
 

@@ -5,10 +5,8 @@ that one side polls while the other writes stand on cache lines of their own. Sh
 32 bits wide; 64-bit values are published by the sequence number of their record.
 """
 
-from construct import Array, Int8ul, Int16ul, Int32ul, Int64ul
-
 from tsemu.descriptors.codes import CONTROL_PAGE_BYTES, ENTRY_BYTES, MAX_CLASSES, WAIT_SLOTS
-from tsemu.descriptors.layout import layout
+from tsemu.descriptors.layout import Array, Int8ul, Int16ul, Int32ul, Int64ul, layout
 
 CONTROL_MAGIC = 0x55455354  # "TSEU"
 PAGE_MAGIC = 0x47505354  # "TSPG"

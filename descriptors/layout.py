@@ -2,16 +2,21 @@
 
 Everything that a layout may contain is listed in `FORMATS`: unsigned little-endian integers,
 arrays of them, and nested layouts. Offsets are natural, so construct, C and NumPy agree.
+Declarations take construct's field types from here (`Int32ul`, `Array` ...): construct has no
+type information, and this is the one module that imports it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import construct as cs
+import construct as cs  # type: ignore[import-untyped]
 import numpy as np
+from construct import Array, Int8ul, Int16ul, Int32ul, Int64ul
 
 from tsemu.descriptors.errors import ParseError
+
+__all__ = ["Array", "Field", "Int8ul", "Int16ul", "Int32ul", "Int64ul", "Layout", "layout"]
 
 FORMATS = {
     "<B": ("uint8_t", "u1", 1),
@@ -75,6 +80,13 @@ class Layout:
                 "itemsize": self.size,
             }
         )
+
+    def offset(self, name: str) -> int:
+        """Offset of a field in bytes. Raises `KeyError` for an unknown name."""
+        for item in self.fields:
+            if item.name == name:
+                return item.offset
+        raise KeyError(name)
 
     def build(self, values: dict[str, Any]) -> bytes:
         """Bytes of `values`; fields that are not named are zero.

@@ -418,6 +418,29 @@ struct tsemu_control_page {
     struct tsemu_wait_answer answers[16];  /* their answers (device writes) */
 };
 
+/* Task of a program file. */
+struct tsemu_program_task {
+    uint64_t user_tag;  /* returned in the completion, not looked at */
+    uint64_t argument;  /* KERNEL: argument address; MEMCPY: source; MEMSET: pattern */
+    uint64_t destination;  /* MEMCPY, MEMSET: destination address */
+    uint64_t length;  /* MEMCPY, MEMSET: bytes */
+    uint32_t cycles;  /* KERNEL: per block */
+    uint32_t bytes_read;  /* KERNEL: per block */
+    uint32_t bytes_written;  /* KERNEL: per block */
+    uint32_t value;  /* scheduling value: rank or deadline */
+    uint32_t timeout_us;  /* limit on the time in which blocks run, microseconds; 0: none */
+    uint32_t edge_start;  /* first edge, in the chunk's edge array */
+    uint32_t event;  /* EVENT_*: index of the program's event */
+    uint16_t edge_count;  /* predecessors, 0 to 1024 */
+    uint16_t stream;  /* index in the program's stream table */
+    uint16_t blocks;  /* KERNEL: 1 to 65535 */
+    uint16_t kernel;  /* KERNEL: index in the program's kernel table */
+    uint8_t opcode;  /* Opcode */
+    uint8_t engine_class;  /* index in the program's class table */
+    uint8_t priority;  /* 0 (highest) to 7 */
+    uint8_t reserved;  /* must be zero */
+};
+
 _Static_assert(sizeof(struct tsemu_sqe) == 64, "ABI");
 _Static_assert(sizeof(struct tsemu_sqe_copy) == 64, "ABI");
 _Static_assert(sizeof(struct tsemu_sqe_event) == 64, "ABI");
@@ -429,5 +452,6 @@ _Static_assert(sizeof(struct tsemu_engine_class) == 32, "ABI");
 _Static_assert(sizeof(struct tsemu_wait_request) == 64, "ABI");
 _Static_assert(sizeof(struct tsemu_wait_answer) == 64, "ABI");
 _Static_assert(sizeof(struct tsemu_control_page) == 4096, "ABI");
+_Static_assert(sizeof(struct tsemu_program_task) == 72, "ABI");
 
 #endif
