@@ -22,7 +22,7 @@ FOLDERS = (
     "runtime",
     "examples",
 )
-DATA = ("py.typed", "*.toml", "*.h", "*.c", "*.stg", "*.tsp", "*.md")
+DATA = ("py.typed", "*.pyi", "*.toml", "*.h", "*.c", "*.stg", "*.tsp", "*.md")
 """Files that are installed with a package, at any depth."""
 
 LIBRARY = "tsemu.host_driver.libtsemu"
