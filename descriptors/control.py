@@ -20,7 +20,9 @@ CONTROL_MESSAGE = layout(
     "minor" / Int16ul * "protocol version",
     "kind" / Int16ul * "ControlKind",
     "status" / Int16ul * "ControlStatus; 0 in a request",
-    "token" / Int32ul * "chosen by the requester, returned in the reply; a repeat gets the same reply",
+    "token"
+    / Int32ul
+    * "chosen by the requester, returned in the reply; a repeat is answered alike",
     "length" / Int32ul * "bytes of text that follow on a socket; 0 in the control page",
     "crc" / Int32ul * "CRC-32C of the message with this field zero",
     "argument" / Array(10, Int32ul) * "operands, by kind",

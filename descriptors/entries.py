@@ -4,13 +4,11 @@ Offsets are those of the specification ("The wire"). All forms of an SQE share t
 and 48 to 63; the opcode (or the POISONED flag) says which form bytes 24 to 47 have.
 """
 
-from typing import Any
-
 from tsemu.descriptors.codes import ENTRY_BYTES
 from tsemu.descriptors.layout import Array, Int8ul, Int16ul, Int32ul, Int64ul, Layout, layout
 
 
-def _sqe(name: str, doc: str, *operands: Any) -> Layout:
+def _sqe(name: str, doc: str, *operands: object) -> Layout:
     return layout(
         name,
         ENTRY_BYTES,

@@ -6,11 +6,11 @@ Declarations take construct's field types from here (`Int32ul`, `Array` ...): co
 type information, and this is the one module that imports it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import construct as cs  # type: ignore[import-untyped]
+import construct as cs
 import numpy as np
 from construct import Array, Int8ul, Int16ul, Int32ul, Int64ul
 
@@ -33,7 +33,7 @@ class Field:
     name: str
     offset: int
     c_type: str
-    numpy_format: "str | np.dtype[Any]"
+    numpy_format: str | np.dtype[Any]
     width: int
     count: int
     doc: str
@@ -69,7 +69,7 @@ class Layout:
         object.__setattr__(self, "fields", fields)
 
     @property
-    def dtype(self) -> "np.dtype[Any]":
+    def dtype(self) -> np.dtype[Any]:
         """NumPy structured type of the same size and offsets."""
         formats = [(f.numpy_format, (f.count,)) if f.count else f.numpy_format for f in self.fields]
         return np.dtype(
@@ -94,18 +94,16 @@ class Layout:
         Raises `ParseError` for an unknown field or a value that does not fit.
         """
         known = {f.name: f for f in self.fields}
-        for name in values:
+        for name, value in values.items():
             if name not in known:
-                raise ParseError(f"{self.name}.{name}", values[name], "a field of this layout")
+                raise ParseError(f"{self.name}.{name}", value, "a field of this layout")
         full = {f.name: _default(f) for f in self.fields} | values
         try:
             return bytes(self.struct.build(full))
-        except cs.ConstructError as error:
-            name = error.path.rpartition(" -> ")[2] if error.path else ""
-            width = known[name].width * 8 if name in known else 0
-            raise ParseError(
-                f"{self.name}.{name}", values.get(name), f"an unsigned {width}-bit number"
-            ) from error
+        except (cs.ConstructError, TypeError, AttributeError) as error:
+            for item in self.fields:
+                _check_fit(f"{self.name}.{item.name}", item, full[item.name])
+            raise ParseError(self.name, values, "values that fit its fields") from error
 
     def parse(self, data: bytes | memoryview, path: str = "") -> "cs.Container[Any]":
         """Fields of `data`, as a construct container.
@@ -119,11 +117,26 @@ class Layout:
         return self.struct.parse(bytes(data))
 
 
-def _default(item: Field) -> Any:
+def _check_fit(path: str, item: Field, value: object) -> None:
+    """Raise `ParseError` when `value` does not fit the integer field or integer array `item`."""
     if isinstance(item.numpy_format, np.dtype):
-        zero = {name: 0 for name in item.numpy_format.names or ()}
+        return
+    if not item.count:
+        elements = [(path, value)]
+    elif isinstance(value, Sequence | np.ndarray) and len(value) == item.count:
+        elements = [(f"{path}[{index}]", element) for index, element in enumerate(value)]
     else:
-        zero = 0  # type: ignore[assignment]
+        raise ParseError(path, value, f"a sequence of {item.count} numbers")
+    bits = 8 * item.width
+    for where, element in elements:
+        if not isinstance(element, int | np.integer) or not 0 <= int(element) < 1 << bits:
+            raise ParseError(where, element, f"an unsigned {bits}-bit number")
+
+
+def _default(item: Field) -> object:
+    zero: object = 0
+    if isinstance(item.numpy_format, np.dtype):
+        zero = dict.fromkeys(item.numpy_format.names or (), 0)
     return [zero] * item.count if item.count else zero
 
 
@@ -144,16 +157,14 @@ def _fields(struct: "cs.Struct[Any, Any]") -> Iterator[Field]:
             if nested is None:
                 raise ValueError(f"{renamed.name}: {inner!r} has no C form")
             c_type = f"struct tsemu_{nested.name}"
-            item = Field(
-                str(renamed.name), offset, c_type, nested.dtype, nested.size, count, doc
-            )
+            item = Field(str(renamed.name), offset, c_type, nested.dtype, nested.size, count, doc)
         yield item
         offset += item.size
 
 
-def layout(name: str, size: int, doc: str, *subcons: Any) -> Layout:
+def layout(name: str, size: int, doc: str, *subcons: object) -> Layout:
     """Declare a layout from construct fields (`"name" / Int32ul * "what it is"`)."""
     struct: cs.Struct[Any, Any] = cs.Struct(*subcons)
     declared = Layout(name, size, doc, struct)
-    struct.tsemu_layout = declared  # type: ignore[attr-defined]
+    struct.tsemu_layout = declared
     return declared

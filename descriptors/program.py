@@ -60,10 +60,10 @@ class Program:
     replaces).
     """
 
-    def __init__(self, data: "bytes | mmap.mmap") -> None:
+    def __init__(self, data: bytes | mmap.mmap) -> None:
         self._map = data if isinstance(data, mmap.mmap) else None
         self._bytes: np.ndarray[Any, np.dtype[np.uint8]] = np.frombuffer(data, np.uint8)
-        self._frame: Frame = read_frame(memoryview(self._bytes))
+        self._frame: Frame = read_frame(self._bytes.data)
         self._checked = bytearray(len(self._frame.chunks))
         self._data_checked = False
         buffers, self._places = self._read_buffers()
@@ -84,7 +84,7 @@ class Program:
         """JSON object of the producer: who made it, from what, with which options."""
 
     @classmethod
-    def open(cls, path: "str | os.PathLike[str]") -> Self:
+    def open(cls, path: str | os.PathLike[str]) -> Self:
         """Map the program file at `path`.
 
         Raises `OSError` when it cannot be opened, `ParseError` when it is no program file.
@@ -111,7 +111,7 @@ class Program:
     def from_arrays(
         cls,
         tasks: Records,
-        edges: "np.ndarray[Any, Any] | Sequence[int] | None" = None,
+        edges: np.ndarray[Any, Any] | Sequence[int] | None = None,
         *,
         streams: Sequence[Stream] = DEFAULT_STREAMS,
         classes: Sequence[str] = (),
@@ -164,7 +164,7 @@ class Program:
         """Number of events; field `event` of a task is below it."""
         return self._tables.events
 
-    def buffer_data(self, index: int) -> "np.ndarray[Any, np.dtype[np.uint8]]":
+    def buffer_data(self, index: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Initial bytes of a buffer (read-only view), empty when it has none.
 
         Raises `ParseError` when the data section's CRC is wrong.
@@ -223,7 +223,7 @@ class Program:
     ) -> None:
         self.close()
 
-    def _open_bytes(self) -> "np.ndarray[Any, np.dtype[np.uint8]]":
+    def _open_bytes(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         if not len(self._bytes):
             raise RuntimeError("Program: it is closed; read it inside its `with` block")
         return self._bytes
@@ -238,7 +238,7 @@ class Program:
         return bytes(data)
 
     def _section_bytes(self, section: Section) -> memoryview:
-        return memoryview(self._open_bytes()[section.offset : section.end])
+        return self._open_bytes()[section.offset : section.end].data
 
     def _read_buffers(self) -> tuple[tuple[Buffer, ...], list[tuple[int, int]]]:
         data = self._frame.tables.get(SectionKind.DATA)
@@ -281,9 +281,7 @@ class Program:
             self._map.madvise(mmap.MADV_DONTNEED, start, end - start)
 
 
-def resolve_references(
-    tasks: Records, bases: "np.ndarray[Any, Any] | Sequence[int]"
-) -> Records:
+def resolve_references(tasks: Records, bases: np.ndarray[Any, Any] | Sequence[int]) -> Records:
     """Task records with device addresses in place of buffer references.
 
     `bases` has the device address of each buffer of the program. Returns `tasks` itself when there

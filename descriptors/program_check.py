@@ -1,7 +1,6 @@
 """The rules that every task of a program keeps, checked with NumPy a chunk at a time."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,20 +48,16 @@ class _First:
     index: int = -1
     field_name: str = ""
     expected: str = ""
-    places: list[int] = field(default_factory=list)
 
-    def note(
-        self, name: str, bad: np.ndarray[Any, Any], expected: "str | Callable[[int], str]"
-    ) -> None:
+    def note(self, name: str, bad: np.ndarray[Any, Any], expected: str) -> None:
         """Note the first task that `bad` (one truth value per task) marks."""
         if bad.any():
             self.note_index(name, int(bad.argmax()), expected)
 
-    def note_index(self, name: str, index: int, expected: "str | Callable[[int], str]") -> None:
+    def note_index(self, name: str, index: int, expected: str) -> None:
         """Note one task."""
         if self.index < 0 or index < self.index:
-            self.index, self.field_name = index, name
-            self.expected = expected if isinstance(expected, str) else expected(index)
+            self.index, self.field_name, self.expected = index, name, expected
 
 
 @dataclass(frozen=True)
@@ -164,7 +159,8 @@ class TaskRules:
                 f"a buffer index (bits 40 to 62, here {int(index[at])})"
                 f" below {len(self.buffer_sizes)}, the number of buffers",
             )
-            marked, index, offset = (part[~wrong] for part in (marked, index, offset))
+            right = ~wrong
+            marked, index, offset = marked[right], index[right], offset[right]
         size = self.buffer_sizes[index.astype(np.intp)]
         if copies:
             length = tasks["length"][marked]

@@ -194,9 +194,11 @@ def encode_buffers(buffers: Sequence[Buffer], root: str = "program") -> tuple[by
     """Bytes of the BUFFERS section, and the pieces of the DATA section."""
     records, pieces, offset = [], [], 0
     for index, buffer in enumerate(buffers):
-        data = np.ascontiguousarray(buffer.data).tobytes() if isinstance(
-            buffer.data, np.ndarray
-        ) else bytes(buffer.data)
+        data = (
+            np.ascontiguousarray(buffer.data).tobytes()
+            if isinstance(buffer.data, np.ndarray)
+            else bytes(buffer.data)
+        )
         if len(data) > buffer.size:
             raise ParseError(
                 f"{root}.buffers[{index}].data", len(data), f"at most {buffer.size} bytes (size)"
@@ -245,9 +247,7 @@ def decode_buffers(
                 offset,
                 f"{length} bytes inside the data section of {data_bytes} bytes",
             )
-        buffers.append(
-            Buffer(size, int(record["alignment"]), Placement(int(record["placement"])))
-        )
+        buffers.append(Buffer(size, int(record["alignment"]), Placement(int(record["placement"]))))
         places.append((offset, length))
     return tuple(buffers), places
 

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 from crc32c import crc32c
+from numpy.typing import ArrayLike
 
 from tsemu.descriptors import program_layout as form
 from tsemu.descriptors import program_tables as tables_form
@@ -51,8 +52,8 @@ class ProgramAssembler:
     def add_tasks(
         self,
         tasks: Records,
-        edges: "np.ndarray[Any, Any] | Sequence[int] | None" = None,
-        edge_counts: "np.ndarray[Any, Any] | Sequence[int] | None" = None,
+        edges: np.ndarray[Any, Any] | Sequence[int] | None = None,
+        edge_counts: np.ndarray[Any, Any] | Sequence[int] | None = None,
     ) -> None:
         """Append tasks. See `ProgramWriter.add_tasks`."""
         if tasks.dtype != TASK_DTYPE or tasks.ndim != 1:
@@ -129,7 +130,7 @@ class ProgramAssembler:
     def _section(self, kind: SectionKind, pieces: Iterable[Buffered], count: int) -> None:
         crc, length = 0, 0
         for piece in pieces:
-            data = memoryview(piece.view(np.uint8) if isinstance(piece, np.ndarray) else piece)
+            data = piece.view(np.uint8).data if isinstance(piece, np.ndarray) else memoryview(piece)
             crc = crc32c(data, crc)
             length += len(data)
             self._file.write(data)
@@ -164,7 +165,7 @@ class ProgramWriter:
 
     def __init__(
         self,
-        path: "str | os.PathLike[str]",
+        path: str | os.PathLike[str],
         *,
         streams: Sequence[Stream] = DEFAULT_STREAMS,
         classes: Sequence[str] = (),
@@ -175,7 +176,9 @@ class ProgramWriter:
     ) -> None:
         self.path = Path(path)
         self.meta = {} if meta is None else meta
-        self._tables = Tables(tuple(streams), tuple(classes), tuple(kernels), tuple(buffers), events)
+        self._tables = Tables(
+            tuple(streams), tuple(classes), tuple(kernels), tuple(buffers), events
+        )
         self._tables.check()
         self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}.tmp")
         self._file: BinaryIO | None = None
@@ -194,8 +197,8 @@ class ProgramWriter:
     def add_tasks(
         self,
         tasks: Records,
-        edges: "np.ndarray[Any, Any] | Sequence[int] | None" = None,
-        edge_counts: "np.ndarray[Any, Any] | Sequence[int] | None" = None,
+        edges: np.ndarray[Any, Any] | Sequence[int] | None = None,
+        edge_counts: np.ndarray[Any, Any] | Sequence[int] | None = None,
     ) -> None:
         """Append tasks: any number at a time; large arrays are fastest.
 
@@ -243,7 +246,7 @@ class ProgramWriter:
         self._temporary.unlink(missing_ok=True)
 
 
-def task_array(count: int, **fields: Any) -> Records:
+def task_array(count: int, **fields: ArrayLike) -> Records:
     """Array of `count` task records; fields that are not named are zero, `blocks` is 1.
 
     A field's value is one number for all tasks or an array with one per task.
@@ -271,7 +274,7 @@ def buffer_reference(buffer: int, offset: int = 0) -> int:
 
 def assemble(
     tasks: Records,
-    edges: "np.ndarray[Any, Any] | Sequence[int] | None",
+    edges: np.ndarray[Any, Any] | Sequence[int] | None,
     tables: Tables,
     meta: dict[str, Any],
 ) -> bytes:
@@ -310,7 +313,7 @@ def _table_sections(tables: Tables) -> list[tuple[SectionKind, list[bytes], int]
     return sections
 
 
-def _edge_array(edges: "np.ndarray[Any, Any] | Sequence[int] | None") -> Edges:
+def _edge_array(edges: np.ndarray[Any, Any] | Sequence[int] | None) -> Edges:
     if edges is None:
         return np.zeros(0, np.uint32)
     array = np.asarray(edges)
@@ -330,7 +333,7 @@ def _edge_array(edges: "np.ndarray[Any, Any] | Sequence[int] | None") -> Edges:
 
 
 def _count_array(
-    tasks: Records, edge_counts: "np.ndarray[Any, Any] | Sequence[int] | None"
+    tasks: Records, edge_counts: np.ndarray[Any, Any] | Sequence[int] | None
 ) -> np.ndarray[Any, Any]:
     if edge_counts is None:
         return np.asarray(tasks["edge_count"])

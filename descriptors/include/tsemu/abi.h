@@ -303,7 +303,7 @@ struct tsemu_control_message {
     uint16_t minor;  /* protocol version */
     uint16_t kind;  /* ControlKind */
     uint16_t status;  /* ControlStatus; 0 in a request */
-    uint32_t token;  /* chosen by the requester, returned in the reply; a repeat gets the same reply */
+    uint32_t token;  /* chosen by the requester, returned in the reply; a repeat is answered alike */
     uint32_t length;  /* bytes of text that follow on a socket; 0 in the control page */
     uint32_t crc;  /* CRC-32C of the message with this field zero */
     uint32_t argument[10];  /* operands, by kind */
