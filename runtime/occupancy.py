@@ -145,6 +145,8 @@ class Occupancy:
         if self._origin_ps is None or self.first_start_ps is None or not self.makespan_ps:
             return np.zeros((self.cores, columns))
         edges = self._origin_ps + self._width_ps * np.arange(BINS + 1, dtype=np.float64)
+        # What the first and last bin hold lies inside of the run.
+        edges = np.clip(edges, self.first_start_ps, self.last_end_ps)
         wanted = np.linspace(self.first_start_ps, self.last_end_ps, columns + 1)
         busy = np.zeros((self.cores, BINS + 1))
         np.cumsum(self._binned(), axis=1, out=busy[:, 1:])
