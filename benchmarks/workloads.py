@@ -9,9 +9,16 @@ made in chunks of constant size: a program of any length needs the same memory.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from tsemu.descriptors.codes import Opcode
+from tsemu.descriptors.program import ProgramWriter, Stream, task_array
+from tsemu.descriptors.program_layout import WINDOW_LIMIT
+
+Words = npt.NDArray[np.uint32]
 
 WORKLOADS = ("independent", "streams", "layered")
 STREAMS = 64
@@ -20,7 +27,7 @@ CHUNK = 1 << 16
 """Tasks made at once."""
 
 
-def mix(values: Any) -> Any:
+def mix(values: npt.ArrayLike) -> Words:
     """Hash an array of 32-bit numbers (same as `mix` in baseline_ring.c)."""
     x = np.asarray(values, dtype=np.uint32).copy()
     x ^= x >> np.uint32(16)
@@ -74,3 +81,25 @@ def as_lists(workload: str, tasks: int) -> tuple[list[int], list[list[int]]]:
     if workload == "streams":
         predecessors = [[i - STREAMS] if i >= STREAMS else [] for i in range(tasks)]
     return cycles, predecessors
+
+
+def write_program(path: Path, workload: str, tasks: int, engine_class: str = "AICORE") -> None:
+    """Write a workload as a program file, chunk by chunk."""
+    ordered = workload == "streams"
+    streams = [
+        Stream(f"stream-{i}", in_order=ordered, limit=WINDOW_LIMIT)
+        for i in range(STREAMS if ordered else 1)
+    ]
+    meta = {"producer": "benchmarks/workloads.py", "workload": workload}
+    with ProgramWriter(path, streams=streams, classes=[engine_class], meta=meta) as writer:
+        for part in parts(workload, tasks):
+            count = part.cycles.size
+            records = task_array(
+                count,
+                opcode=int(Opcode.KERNEL),
+                cycles=part.cycles,
+                stream=part.streams,
+                user_tag=np.arange(part.first, part.first + count),
+            )
+            present = part.edges >= 0
+            writer.add_tasks(records, part.edges[present], present.sum(axis=1))
