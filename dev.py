@@ -126,7 +126,9 @@ def demo() -> None:
     with tempfile.TemporaryDirectory(prefix="tsemu-") as private:
         address = Path(private) / "device.sock"
         with device(programs / "tsemu", address):
-            graph = ROOT / "examples" / "yolov5s.tsp"
+            python = programs / "python"
+            run(python, "-m", "tsemu.examples.yolov5s.build", "--output", private)
+            graph = Path(private) / "yolov5s-asynchronous.tsp"
             run(programs / "tsctl", "run", graph, "--device", f"unix:{address}")
 
 

@@ -28,7 +28,9 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_code_of_a_page_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     program = tmp_path / f"{page.stem}.py"
     program.write_text("".join(f"{code}print({END!r})\n" for code, _ in blocks(page)), "utf-8")
@@ -42,7 +44,7 @@ def test_code_of_a_page_runs_and_prints_what_the_page_says(page: Path, tmp_path:
             assert found == expected, f"{page.name}, output of:\n{code}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     for match in LINK.finditer(page.read_text(encoding="utf-8")):
         target = match[1] or match[3]
