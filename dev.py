@@ -52,14 +52,20 @@ def missing() -> list[str]:
     return lacks
 
 
-def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> None:
-    """Run a command and show it; ends this program with its exit code when it fails."""
+def try_run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> int:
+    """Run a command, show it, and return its exit code."""
     print("+", *command, flush=True)
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=os.environ | environment, check=False
+        [str(part) for part in command], cwd=cwd, env=os.environ | variables, check=False
     )
-    if done.returncode:
-        raise SystemExit(done.returncode if done.returncode > 0 else 128 - done.returncode)
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
+def run(*command: str | Path, **variables: str) -> None:
+    """Run a command and show it; ends this program with its exit code when it fails."""
+    code = try_run(*command, **variables)
+    if code:
+        raise SystemExit(code)
 
 
 def environment(folder: str, requirement: str, **variables: str) -> Path:
@@ -135,19 +141,19 @@ def demo() -> None:
 def test(arguments: Sequence[str]) -> None:
     """Build with warnings as errors; then linter, type checker and tests on what is installed."""
     programs = environment(".venv-test", ".[dev]", TSEMU_DEV="1")
-    run(programs / "ruff", "check", ".")
-    run(programs / "ruff", "format", "--check", ".")
     names = [part for package in PACKAGES for part in ("-p", f"tsemu.{package}")]
-    # Not from the root: its folder `mailbox` would hide the standard library's module.
-    run(
-        programs / "mypy",
-        "--strict",
-        "--config-file",
-        ROOT / "pyproject.toml",
-        *names,
-        cwd=programs.parent,
-    )
-    run(programs / "pytest", *arguments)
+    settings = ROOT / "pyproject.toml"
+    checks = {
+        "ruff check": ([programs / "ruff", "check", "."], ROOT),
+        "ruff format": ([programs / "ruff", "format", "--check", "."], ROOT),
+        # Not from the root: its folder `mailbox` would hide the standard library's module.
+        "mypy": ([programs / "mypy", "--strict", "--config-file", settings, *names], programs),
+        "pytest": ([programs / "pytest", *arguments], ROOT),
+    }
+    codes = {name: try_run(*command, cwd=folder) for name, (command, folder) in checks.items()}
+    for name, code in codes.items():
+        print(f"{name}: {f'failed, exit code {code}' if code else 'passed'}")
+    raise SystemExit(max(codes.values()))
 
 
 def main() -> None:
