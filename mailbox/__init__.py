@@ -1,0 +1,1 @@
+"""Rings, doorbells, the control channel and the links that carry them."""  # noqa: A005

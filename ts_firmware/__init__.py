@@ -1,0 +1,1 @@
+"""The device: firmware, the modelled SoC, and the emulator that runs both."""
