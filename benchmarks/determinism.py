@@ -71,10 +71,10 @@ def across(graph: Path, folder: Path, clients: int) -> tuple[tuple[str, ...], in
     """Hashes of the clients' logs of one run against a fresh device, and its hold limits."""
     with device(*OPTIONS, "--clients", str(clients)) as server:
         logs = [folder / f"client-{i}" for i in range(clients)]
+        command = [program("tsctl"), "run", str(graph), "--device", server.address, "--json"]
         running = [
             subprocess.Popen(
-                [program("tsctl"), "run", str(graph), "--device", server.address, "--json"]
-                + ["--name", log.name, "-o", str(log)],
+                [*command, "--name", log.name, "-o", str(log)],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from tsemu.descriptors.codes import Opcode
 from tsemu.descriptors.program import ProgramWriter, Stream, task_array
 from tsemu.descriptors.program_layout import WINDOW_LIMIT
