@@ -6,7 +6,6 @@ The header is committed (`descriptors/include/tsemu/abi.h`); a test regenerates 
 import enum
 import re
 import sys
-from collections.abc import Iterator
 
 from tsemu.descriptors import codes, control, entries, program_layout
 from tsemu.descriptors.layout import Field, Layout
@@ -63,7 +62,8 @@ CONSTANTS = {
 }
 
 
-def _prefix(enumeration: type[enum.IntEnum] | type[enum.IntFlag]) -> str:
+def prefix(enumeration: type[enum.IntEnum] | type[enum.IntFlag]) -> str:
+    """Part of a C name that stands for an enumeration: `CqeFlag` gives `CQE_FLAG`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enumeration.__name__).upper()
 
 
@@ -73,12 +73,11 @@ def _member(item: Field) -> str:
     return f"    {item.c_type} {item.name}{array};{doc}"
 
 
-def _struct(declared: Layout) -> Iterator[str]:
-    yield f"/* {declared.doc} */"
-    yield f"struct tsemu_{declared.name} {{"
-    yield from (_member(item) for item in declared.fields)
-    yield "};"
-    yield ""
+def structure(declared: Layout) -> str:
+    """C definition of one layout."""
+    lines = [f"/* {declared.doc} */", f"struct tsemu_{declared.name} {{"]
+    lines += [_member(item) for item in declared.fields]
+    return "\n".join([*lines, "};", ""])
 
 
 def header() -> str:
@@ -95,12 +94,12 @@ def header() -> str:
         lines.append(f"#define TSEMU_{name} {value}u")
     lines.append("")
     for enumeration in ENUMS:
-        lines.append(f"enum tsemu_{_prefix(enumeration).lower()} {{")
+        lines.append(f"enum tsemu_{prefix(enumeration).lower()} {{")
         for name, member in enumeration.__members__.items():  # masks of several bits included
-            lines.append(f"    TSEMU_{_prefix(enumeration)}_{name} = {int(member)},")
+            lines.append(f"    TSEMU_{prefix(enumeration)}_{name} = {int(member)},")
         lines += ["};", ""]
     for declared in LAYOUTS:
-        lines += _struct(declared)
+        lines.append(structure(declared))
     for declared in LAYOUTS:
         lines.append(
             f'_Static_assert(sizeof(struct tsemu_{declared.name}) == {declared.size}, "ABI");'
