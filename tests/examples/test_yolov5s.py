@@ -1,6 +1,7 @@
 """The YOLOv5s example: shapes against public figures, costs, and both programs."""
 
 import pytest
+
 from tsemu.descriptors.program import Program
 from tsemu.examples.yolov5s import build, layers, pipeline
 
