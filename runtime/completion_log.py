@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tsemu.descriptors.codes import Status
 from tsemu.descriptors.entries import CQE
 

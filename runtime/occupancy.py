@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tsemu.descriptors.codes import Status
 from tsemu.runtime.completion_log import STATUS_NAMES, Completions
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tsemu.descriptors.codes import MAX_PREDECESSORS, Opcode
 from tsemu.descriptors.program import Program, ProgramWriter, Stream, task_array
 from tsemu.descriptors.program_layout import WINDOW_LIMIT
@@ -22,8 +23,8 @@ from tsemu.runtime.rank import rank_values
 
 HELPER_TAG = (1 << 64) - 1
 MAX_CYCLES = (1 << 32) - 1
-PRIORITY = 4
-"""Level of all tasks: the middle, so that other clients can be more and less urgent."""
+PRIORITY = 3
+"""Level of all tasks: the default of the driver's streams."""
 PRODUCER = "tsctl"
 
 

@@ -13,6 +13,7 @@ has the smaller value.
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tsemu.runtime.graph import Graph, Numbers
 
 PATH_BITS = 24

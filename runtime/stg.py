@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+
 from tsemu.runtime.errors import GraphError
 from tsemu.runtime.graph import CycleError, Graph, Numbers, in_order
 
