@@ -1,0 +1,84 @@
+"""Callbacks on tasks: run inside waits of their context, in completion order.
+
+The C library hands out handles that ended and have callbacks; Python runs them between two steps
+of the wait. A callback may launch but not wait. What callbacks raise is collected and raised by
+the wait that ran them, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tsemu.host_driver._driver import lib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsemu.host_driver.task import Task
+
+
+class Callbacks:
+    """Callbacks of one context that have not run yet, and what those that ran have raised."""
+
+    def __init__(self, gate: Any) -> None:  # noqa: ANN401 - a cffi pointer has no type
+        self._gate = gate
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        self._waiting: dict[int, tuple[Task, list[Callable[[Task], object]]]] = {}
+        self._errors: list[Exception] = []
+
+    def add(self, task: Task, function: Callable[[Task], object]) -> None:
+        """Call `function(task)` once the task has ended; now, if that is known already."""
+        address = task._address  # noqa: SLF001 - the handle's record is this package's business
+        with self._lock:
+            entry = self._waiting.get(address)
+            if entry is not None:
+                entry[1].append(function)
+                return
+            if lib.handle_watch(self._gate, address) > 0:
+                self._waiting[address] = (task, [function])
+                return
+        function(task)
+
+    def discard(self, task: Task, function: Callable[[Task], object]) -> None:
+        """Take a callback back that has not run; it is no error if it has."""
+        with self._lock:
+            entry = self._waiting.get(task._address)  # noqa: SLF001 - as above
+            if entry is not None and function in entry[1]:
+                entry[1].remove(function)
+
+    def run(self) -> None:
+        """Run the callbacks of all tasks that have ended, in completion order."""
+        with self._turn:
+            lib.handle_in_callback(self._gate, 1)
+            try:
+                while address := lib.handle_take_callback(self._gate):
+                    with self._lock:
+                        task, functions = self._waiting.pop(address)
+                    for function in functions:
+                        try:
+                            function(task)
+                        except Exception as error:  # noqa: BLE001 - raised by the wait
+                            self._errors.append(error)
+            finally:
+                lib.handle_in_callback(self._gate, 0)
+
+    def finish(self, error: Exception | None = None) -> None:
+        """End of a wait: raise its own `error`, or else what callbacks have raised.
+
+        One error of a callback is raised as it is, several as an `ExceptionGroup`. If the wait
+        has an error of its own, theirs are its `__context__` and are named in its notes.
+        """
+        if not self._errors:
+            if error is not None:
+                raise error
+            return
+        errors, self._errors = self._errors, []
+        raised = errors[0] if len(errors) == 1 else ExceptionGroup("callbacks failed", errors)
+        if error is None:
+            raise raised
+        for each in errors:
+            error.add_note(f"a callback raised {each!r} during this wait")
+        error.__context__ = raised
+        raise error

@@ -1,0 +1,413 @@
+"""A context: one client's session with the device.
+
+It owns its streams, events, buffers and tasks. Every call into the C library goes through its
+gate, so that closing is safe while other threads are inside, and every call that may wait goes
+through `Context.run`, where Ctrl-C is noticed and callbacks run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tsemu.descriptors.codes import ControlKind, StreamFlag, WaitKind
+from tsemu.host_driver import batch, buffer, completions, program
+from tsemu.host_driver._driver import ffi, lib
+from tsemu.host_driver.aio import Pump
+from tsemu.host_driver.callbacks import Callbacks
+from tsemu.host_driver.errors import (
+    ALL_STREAMS,
+    BusyError,
+    ClosedError,
+    InvalidError,
+    TsemuError,
+    last_error,
+    task_error,
+)
+from tsemu.host_driver.event import Event
+from tsemu.host_driver.info import ContextInfo, read_page
+from tsemu.host_driver.stream import Stream
+from tsemu.host_driver.task import Task, TaskPool
+from tsemu.host_driver.units import limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from tsemu.descriptors.program import Program
+    from tsemu.host_driver.device import Device
+
+DEFAULT_PRIORITY = 3
+Step = Any  # a function of the C library
+
+
+class Context:
+    """A session with a device. Made by `Device.open` and `Device.create_context`.
+
+    Any method may be called from any thread. A context is a context manager; leaving it closes it.
+    """
+
+    def __init__(self, device: Device, pointer: Any, release: Callable[[], None]) -> None:  # noqa: ANN401
+        self.device = device
+        self._gate = ffi.new("struct handle_gate *")
+        self._pointer = pointer
+        self._release = release
+        self._closing = threading.Lock()
+        self._why_closed = ""
+        lib.handle_set(self._gate, pointer)
+        page = read_page(self._gate)
+        self.info = ContextInfo.from_page(page)
+        self.name = self.info.name
+        self.classes = self.info.class_numbers()
+        self.callbacks = Callbacks(self._gate)
+        self.tasks = TaskPool(self)
+        self._kernels: dict[str, int] = {}
+        self._kernel_lock = threading.Lock()
+        self._batches: list[batch.Batch] = []
+        self._pumps: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pump] = (
+            weakref.WeakKeyDictionary()
+        )
+        self.heap = buffer.HostHeap(self._gate, self.info)
+        self.default_stream = Stream(
+            self, 0, in_order=False, priority=DEFAULT_PRIORITY, limit=self.info.stream_limit
+        )
+        _contexts.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Context {self.name!r}{'' if self.is_open else ', closed'}>"
+
+    # --- life ----------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """False once it has been closed, or in a forked child."""
+        return bool(self._gate.context)
+
+    def close(self) -> None:
+        """Close the session; tasks in flight are cancelled or end, nothing is waited for by hand.
+
+        Always returns; closing twice is no error. Other threads' calls end with `ClosedError`.
+        """
+        self._close("the context has been closed")
+
+    def _close(self, why: str) -> None:
+        with self._closing:
+            if not self._gate.context:
+                return
+            self._why_closed = why
+            lib.handle_set(self._gate, ffi.NULL)
+            wake = threading.Event()
+            while lib.handle_inside(self._gate):
+                wake.wait(0.001)  # a step of another thread returns within a slice
+            self.tasks.close()
+            lib.handle_close(self._pointer)
+            self._release()
+            for pump in list(self._pumps.values()):
+                pump.close(self.closed_error())
+            self._batches.clear()
+
+    def forget(self) -> None:
+        """In a forked child: drop the parent's session without a word to the device."""
+        if self._gate.context:
+            self._why_closed = "the context belongs to the parent process"
+            self._gate.context = 0
+            self._gate.inside = 0
+            lib.handle_forget(self._pointer)
+
+    def closed_error(self) -> ClosedError:
+        """The error of a call that comes too late."""
+        return ClosedError(
+            self._why_closed or "the context has been closed",
+            field="context",
+            value=self.name,
+            hint="open a device in the process that uses it",
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- calls into the library ----------------------------------------------------------------
+
+    def run(self, step: Step, *arguments: Any) -> int:  # noqa: ANN401 - what C takes
+        """Call a step of the library until it ends; return its code without raising for it.
+
+        Callbacks run in between. Ctrl-C gives the operation up and leaves the context usable.
+        """
+        operation = ffi.new("driver_operation *")
+        gate = self._gate
+        try:
+            while (code := step(gate, *arguments, operation)) > 0:
+                if code == lib.TSEMU_CALLBACKS:
+                    self.callbacks.run()
+        except BaseException:
+            lib.handle_abandon(gate, operation)
+            raise
+        return int(code)
+
+    def check(self, code: int, **fields: object) -> None:
+        """End of a call: raise its error and what callbacks have raised meanwhile."""
+        self.callbacks.finish(self.error(code, **fields) if code < 0 else None)
+
+    def error(self, code: int, **fields: object) -> TsemuError:
+        """The error that a code of the library stands for; `fields` say more about it."""
+        if code == lib.TSEMU_E_CLOSED and not self.is_open:
+            return self.closed_error()
+        return last_error(code, **fields)
+
+    def wait(self, kind: WaitKind, a: int, b: int, timeout: int, c: int = 0) -> int:
+        """Wait for a condition (`timeout` in ps); return the library's code."""
+        return self.run(lib.handle_wait_step, ffi.new("driver_wait *", [kind, a, b, c, timeout]))
+
+    def control(self, kind: ControlKind, *operands: int) -> tuple[int, list[int]]:
+        """Make a control request; return the library's code and the reply's arguments."""
+        argument = ffi.new("uint32_t[10]", list(operands))
+        reply = ffi.new("struct tsemu_control_message *")
+        code = self.run(lib.handle_control_step, kind, argument, reply)
+        return code, list(reply.argument)
+
+    # --- tasks ---------------------------------------------------------------------------------
+
+    def wait_task(self, task: Task, timeout: int | str | None) -> None:
+        """Wait until a task has been consumed; see `Task.wait`."""
+        record = ffi.cast("tsemu_task *", task._address)  # noqa: SLF001 - of this package
+        code = self.wait(WaitKind.TASK, record.ticket, record.slot, limit(timeout))
+        if record.status != lib.TSEMU_PENDING:
+            code = 0  # ended by the same event that ended the wait
+        self.check(code, task=record.ticket, stream=record.stream)
+
+    def poll_task(self, task: Task) -> bool:
+        """Ask whether a task has ended; see `Task.done`."""
+        record = ffi.cast("tsemu_task *", task._address)  # noqa: SLF001 - of this package
+        code = self.wait(WaitKind.TASK, record.ticket, record.slot, self.info.poll_cost_ps)
+        ended = bool(record.status != lib.TSEMU_PENDING)
+        self.check(0 if ended or code == lib.TSEMU_E_TIMEOUT else code, task=record.ticket)
+        return ended
+
+    def cancel_task(self, task: Task) -> bool:
+        """Ask the device to cancel a task; see `Task.cancel`."""
+        record = ffi.cast("tsemu_task *", task._address)  # noqa: SLF001 - of this package
+        if record.status != lib.TSEMU_PENDING:
+            return False
+        code, _ = self.control(ControlKind.CANCEL, record.ticket, record.slot)
+        self.check(0 if code == lib.TSEMU_E_BUSY else code, task=record.ticket)
+        return code == 0
+
+    def synchronize(self, timeout: int | str | None = None) -> None:
+        """Wait until every task launched so far has ended.
+
+        Raises the `TaskError` of the first task that failed, in any stream, since its stream was
+        made or recovered; `DeviceTimeoutError` when the time is over.
+        """
+        self.synchronize_stream(ALL_STREAMS, timeout)
+
+    def synchronize_stream(self, stream: int, timeout: int | str | None) -> None:
+        """Wait until all tasks of a stream have ended; see `Stream.synchronize`."""
+        kind, a, b = self.stream_wait(stream)
+        self.check(self.wait(kind, a, b, limit(timeout)))
+        self.raise_failure(stream)
+
+    def stream_wait(self, stream: int) -> tuple[WaitKind, int, int]:
+        """Condition that all tasks launched so far in a stream (or in all) have ended."""
+        submitted = self.counters()["submitted"]
+        if stream == ALL_STREAMS:
+            return WaitKind.ALL, submitted, 0
+        return WaitKind.STREAM, stream, submitted
+
+    def raise_failure(self, stream: int) -> None:
+        """Raise the first failure that a stream (or any) keeps, if there is one."""
+        record = ffi.new("tsemu_task *")
+        if lib.handle_stream_failure(self._gate, stream, record) > 0:
+            raise task_error(
+                task=record.ticket,
+                stream=record.stream,
+                status=record.status,
+                ancestor=record.ancestor,
+                fault_address=record.fault_address,
+            )
+
+    def counters(self) -> dict[str, int]:
+        """The driver's own counters: submitted, consumed, answered, waits_posted, now_ps ..."""
+        status = ffi.new("struct driver_status *")
+        code = lib.handle_driver_status(self._gate, status)
+        if code < 0:
+            raise self.error(code)
+        return {name: int(getattr(status, name)) for name, _ in _STATUS_FIELDS}
+
+    @property
+    def now_ps(self) -> int:
+        """Virtual time of the last answer of the device, in picoseconds."""
+        return self.counters()["now_ps"]
+
+    def kernel(self, name: str | int) -> int:
+        """Number of a kernel's name in this context; names are numbered in order of first use.
+
+        A number is returned as it is.
+        """
+        if not isinstance(name, str):
+            return operator.index(name)
+        with self._kernel_lock:
+            number = self._kernels.setdefault(name, len(self._kernels))
+        if number > 0xFFFF:
+            raise InvalidError(
+                f"kernel {name!r} would be number {number}",
+                field="kernel",
+                value=name,
+                limit=0xFFFF,
+                hint="use fewer different kernel names in one context",
+            )
+        return number
+
+    # --- what a context owns --------------------------------------------------------------------
+
+    def create_stream(
+        self,
+        in_order: bool = True,
+        priority: int = DEFAULT_PRIORITY,
+        limit: int | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Make a stream.
+
+        Args:
+            in_order: each task waits for the one before it; otherwise only edges order tasks.
+            priority: 0 (highest) to 7, for tasks that name none.
+            limit: tasks that it may hold before a launch blocks; None is the context's default.
+            name: for messages.
+
+        Raises `InvalidError` for a value out of range, `NoResourceError` when the device has no
+        stream left.
+        """
+        Stream.check(priority=priority, limit=limit, window=self.info.window)
+        flags = StreamFlag.IN_ORDER if in_order else 0
+        code, reply = self.control(ControlKind.STREAM_CREATE, int(flags), limit or 0)
+        self.check(code)
+        return Stream(
+            self,
+            reply[0],
+            in_order=in_order,
+            priority=priority,
+            limit=limit or self.info.stream_limit,
+            name=name,
+        )
+
+    def event(self) -> Event:
+        """Make an event. Raises `NoResourceError` when the device has none left."""
+        code, reply = self.control(ControlKind.EVENT_CREATE)
+        self.check(code)
+        return Event(self, reply[0])
+
+    def alloc(
+        self,
+        shape: int | Sequence[int],
+        dtype: DTypeLike = "u1",
+        where: Literal["host", "device"] = "host",
+    ) -> buffer.Buffer:
+        """Allocate a buffer of `shape` elements of `dtype` (an int alone: bytes), aligned.
+
+        Raises `InvalidError` for a shape that makes no sense, `NoResourceError` naming the heap
+        when it has no room.
+        """
+        return buffer.allocate(self, shape, np.dtype(dtype), where)
+
+    def submit_batch(
+        self,
+        tasks: NDArray[np.void],
+        edges: tuple[NDArray[np.uint32], NDArray[np.uint32]] | None = None,
+        after: Sequence[Task] = (),
+        block: bool = True,
+    ) -> batch.Batch:
+        """Submit many tasks in one call, accepted or refused as a whole.
+
+        Args:
+            tasks: array of `LAUNCH_DTYPE` (see `batch.launches`), at most `info.batch` long.
+            edges: `(indptr, indices)`: task i waits for the tasks
+                `indices[indptr[i]:indptr[i + 1]]`, each smaller than i.
+            after: tasks that every task of the batch waits for.
+            block: False: raise `QueueFullError` instead of waiting for room.
+
+        Raises `InvalidError` naming the field of the first task that cannot be accepted.
+        """
+        submitted = batch.submit(self, tasks, edges, after, block=block)
+        self._batches = [each for each in self._batches if each.pending]
+        self._batches.append(submitted)
+        return submitted
+
+    def run_program(
+        self,
+        work: Program,
+        *,
+        on_completions: Callable[[NDArray[np.void]], object] | None = None,
+        progress: Callable[[int, int], object] | None = None,
+        timeout: int | str | None = None,
+    ) -> program.ProgramResult:
+        """Run a program file to its end; see `program.run`."""
+        return program.run(
+            self, work, on_completions=on_completions, progress=progress, timeout=timeout
+        )
+
+    def completions(self, capacity: int = 4096) -> Iterator[completions.Completion]:
+        """Completions of tasks in completion order, until nothing is in flight.
+
+        The driver keeps completions from this call on, at most `capacity` unread ones; when there
+        are more, the oldest are lost.
+        """
+        return completions.iterate(self, capacity)
+
+    def next_completion(self, timeout: int | str | None = None) -> completions.Completion:
+        """The next completion, in completion order; `completions` says which are kept."""
+        return completions.take(self, limit(timeout))
+
+    def pump(self) -> Pump:
+        """What turns waits into awaitables, for the running event loop."""
+        loop = asyncio.get_running_loop()
+        pump = self._pumps.get(loop)
+        if pump is None:
+            pump = self._pumps[loop] = Pump(self, self._gate, loop)
+        return pump
+
+    async def synchronize_async(self, timeout: int | str | None = None) -> None:
+        """`synchronize` as an awaitable."""
+        await self.pump().stream(ALL_STREAMS, limit(timeout))
+        self.raise_failure(ALL_STREAMS)
+
+    def destroy(self, kind: ControlKind, number: int, what: str) -> None:
+        """Give a stream or an event back; raises `BusyError` while somebody needs it."""
+        code, _ = self.control(kind, number)
+        if code == lib.TSEMU_E_BUSY:
+            error = self.error(code)
+            self.callbacks.finish(
+                BusyError(
+                    f"{what} {number} is still used",
+                    field=what,
+                    value=number,
+                    task=error.task or (int(str(error.value)) if error.value else None),
+                    hint="wait for its tasks first",
+                )
+            )
+        self.check(code)
+
+
+_STATUS_FIELDS = ffi.typeof("struct driver_status").fields
+_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+
+
+def forget_all() -> None:
+    """After a fork, in the child: no context of the parent may be used."""
+    for context in list(_contexts):
+        context.forget()

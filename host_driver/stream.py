@@ -1,0 +1,407 @@
+"""Streams: where tasks are launched.
+
+`Stream.launch` is the one path in this package where nanoseconds count: one call into the library
+with plain integers, no allocation but that of the handle, and explanations only when it failed.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from tsemu.descriptors.codes import MAX_PREDECESSORS, PRIORITY_LEVELS, ControlKind, Opcode
+from tsemu.host_driver._driver import ffi, lib
+from tsemu.host_driver.buffer import Buffer, range_of
+from tsemu.host_driver.errors import InvalidError
+from tsemu.host_driver.units import limit as time_limit
+from tsemu.host_driver.units import microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tsemu.host_driver.context import Context
+    from tsemu.host_driver.event import Event
+    from tsemu.host_driver.task import Task
+
+_launch = lib.handle_launch
+_FIELDS = {
+    "cycles": 0xFFFF_FFFF,
+    "blocks": 0xFFFF,
+    "bytes_read": 0xFFFF_FFFF,
+    "bytes_written": 0xFFFF_FFFF,
+    "kernel": 0xFFFF,
+    "priority": PRIORITY_LEVELS - 1,
+    "argument": 0xFFFF_FFFF_FFFF_FFFF,
+    "value": 0xFFFF_FFFF,
+    "tag": 0xFFFF_FFFF_FFFF_FFFF,
+    "pattern": 0xFFFF_FFFF_FFFF_FFFF,
+}
+
+
+class Stream:
+    """A queue of tasks. Made by `Context.create_stream`; `Context.default_stream` always exists."""
+
+    __slots__ = (
+        "__weakref__", "_classes", "_ready", "_record", "_stream", "context", "in_order",
+        "limit", "name", "number", "priority",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        context: Context,
+        number: int,
+        *,
+        in_order: bool,
+        priority: int,
+        limit: int,
+        name: str | None = None,
+    ) -> None:
+        self.context = context
+        self.number = number
+        self.in_order = in_order
+        self.priority = priority
+        self.limit = limit
+        self.name = name or ("default" if number == 0 else f"stream-{number}")
+        self._record = ffi.new("struct handle_stream *", {"gate": context._gate, "stream": number})  # noqa: SLF001
+        self._stream = int(ffi.cast("uintptr_t", self._record))
+        self._ready = context.tasks.ready
+        self._classes = context.classes
+
+    def __repr__(self) -> str:
+        order = "in order" if self.in_order else "out of order"
+        return f"<Stream {self.number} {self.name!r}, {order}>"
+
+    @staticmethod
+    def check(*, priority: int, limit: int | None, window: int) -> None:
+        """Check what a stream is made of; raises `InvalidError`."""
+        _in_range("priority", priority, 0, PRIORITY_LEVELS - 1)
+        if limit is not None:
+            _in_range("limit", limit, 1, window)
+
+    def launch(
+        self,
+        kernel: str | int = 0,
+        *,
+        cycles: int,
+        blocks: int = 1,
+        bytes_read: int = 0,
+        bytes_written: int = 0,
+        engine: str = "aicore",
+        priority: int | None = None,
+        after: Sequence[Task] = (),
+        argument: int = 0,
+        timeout: int | str | None = None,
+        value: int = 0,
+        tag: int = 0,
+        block: bool = True,
+    ) -> Task:
+        """Launch a kernel and return its handle.
+
+        Args:
+            kernel: its name, or its number.
+            cycles: of a core, per block.
+            blocks: 1 to 65535; each runs on one core, several at the same time.
+            bytes_read: per block, for the cost model.
+            bytes_written: per block, for the cost model.
+            engine: name of the engine class.
+            priority: 0 (highest) to 7; None is the stream's.
+            after: tasks that must have succeeded before it starts, at most 1024.
+            argument: device address of its arguments, in a buffer of this context; 0: none.
+            timeout: limit of the time in which its blocks run, in whole microseconds.
+            value: scheduling value (rank or deadline), for policies that look at it.
+            tag: number that its completion carries.
+            block: False: raise `QueueFullError` instead of waiting for room.
+
+        Raises:
+            InvalidError: an argument is out of range; nothing was launched.
+            QueueFullError: not asked to block, and window, stream limit or ring is full.
+            NoResourceError: the launch waits for room that can never come.
+            ClosedError: the context is closed.
+        """
+        first = second = third = 0
+        try:
+            count = len(after)
+            if count:
+                if count == 1:
+                    first = after[0]._address  # noqa: SLF001 - Task is this package's
+                elif count == 2:
+                    first = after[0]._address  # noqa: SLF001
+                    second = after[1]._address  # noqa: SLF001
+                elif count == 3:
+                    first = after[0]._address  # noqa: SLF001
+                    second = after[1]._address  # noqa: SLF001
+                    third = after[2]._address  # noqa: SLF001
+                else:
+                    return self._launch_slowly(
+                        kernel, cycles, blocks, bytes_read, bytes_written, engine, priority,
+                        after, argument, timeout, value, tag, block=block,
+                    )  # fmt: skip
+            ready = self._ready
+            task = ready.pop() if ready else self.context.tasks.refill()
+            code = _launch(
+                self._stream,
+                task._address,  # noqa: SLF001
+                first,
+                second,
+                third,
+                cycles,
+                blocks,
+                bytes_read,
+                bytes_written,
+                kernel if kernel.__class__ is int else self.context.kernel(kernel),
+                self._classes[engine],
+                self.priority if priority is None else priority,
+                argument,
+                0 if timeout is None else microseconds(timeout),
+                value,
+                tag,
+            )
+        except (TypeError, OverflowError, AttributeError, IndexError):
+            code = 1  # the slow path says which argument it was
+            task = None
+        if code == 0:
+            return task  # type: ignore[return-value]
+        if task is not None:
+            ready.append(task)
+        return self._launch_slowly(
+            kernel, cycles, blocks, bytes_read, bytes_written, engine, priority, after, argument,
+            timeout, value, tag, block=block,
+        )  # fmt: skip
+
+    def _launch_slowly(
+        self,
+        kernel: str | int,
+        cycles: int,
+        blocks: int,
+        bytes_read: int,
+        bytes_written: int,
+        engine: str,
+        priority: int | None,
+        after: Sequence[Task],
+        argument: int,
+        timeout: int | str | None,
+        value: int,
+        tag: int,
+        *,
+        block: bool,
+    ) -> Task:
+        """Launch a kernel with any number of predecessors; waits, and explains what is wrong."""
+        number = self.context.kernel(kernel) if isinstance(kernel, str) else kernel
+        numbers = {
+            "cycles": cycles,
+            "blocks": blocks,
+            "bytes_read": bytes_read,
+            "bytes_written": bytes_written,
+            "kernel": number,
+            "argument": argument,
+            "value": value,
+        }
+        desc: dict[str, int] = {
+            name: _in_range(name, each, 1 if name == "blocks" else 0, _FIELDS[name])
+            for name, each in numbers.items()
+        }
+        desc["engine_class"] = self._classes[engine]
+        desc["timeout_us"] = microseconds(timeout)
+        return self._submit(Opcode.KERNEL, desc, after, priority, tag, block=block)
+
+    def memcpy(
+        self,
+        destination: Buffer | int,
+        source: Buffer | int,
+        size: int | None = None,
+        *,
+        after: Sequence[Task] = (),
+        engine: str | None = None,
+        priority: int | None = None,
+        tag: int = 0,
+        block: bool = True,
+    ) -> Task:
+        """Copy bytes between buffers or device addresses of this context, as a task.
+
+        `size` in bytes; None is the smaller of the buffers. The bytes appear at the end of the
+        task, in one step. Raises as `launch` does; `InvalidError` for addresses that are not
+        aligned, or ranges that leave the buffer or the context's memory.
+        """
+        if size is None:
+            sizes = [each.nbytes for each in (destination, source) if isinstance(each, Buffer)]
+            if not sizes:
+                raise InvalidError(
+                    "size is missing",
+                    field="size",
+                    hint="say how many bytes to copy between plain addresses",
+                )
+            size = min(sizes)
+        desc = {
+            "argument": range_of(self.context, source, size, "source"),
+            "destination": range_of(self.context, destination, size, "destination"),
+            "length": size,
+            "engine_class": self._copy_class(engine),
+        }
+        return self._submit(Opcode.MEMCPY, desc, after, priority, tag, block=block)
+
+    def memset(
+        self,
+        destination: Buffer | int,
+        pattern: int = 0,
+        size: int | None = None,
+        *,
+        after: Sequence[Task] = (),
+        engine: str | None = None,
+        priority: int | None = None,
+        tag: int = 0,
+        block: bool = True,
+    ) -> Task:
+        """Fill a buffer with the byte `pattern` (0 to 255), as a task; `size` as in `memcpy`."""
+        if size is None:
+            if not isinstance(destination, Buffer):
+                raise InvalidError(
+                    "size is missing", field="size", hint="say how many bytes to fill"
+                )
+            size = destination.nbytes
+        desc = {
+            "argument": _in_range("pattern", pattern, 0, 0xFF),
+            "destination": range_of(self.context, destination, size, "destination"),
+            "length": size,
+            "engine_class": self._copy_class(engine),
+        }
+        return self._submit(Opcode.MEMSET, desc, after, priority, tag, block=block)
+
+    def record(self, event: Event, *, after: Sequence[Task] = (), block: bool = True) -> Task:
+        """Record an event: it reaches its next value when this task has ended."""
+        number = event.number_in(self.context)
+        task = self._submit(Opcode.EVENT_RECORD, {"event": number}, after, None, 0, block=block)
+        event.recorded(task)
+        return task
+
+    def wait(self, event: Event, *, after: Sequence[Task] = (), block: bool = True) -> Task:
+        """Wait on the device, without a core, for the value last recorded (or else the first).
+
+        Later tasks of an in-order stream, and tasks with an edge to this one, start after it.
+        """
+        number = event.number_in(self.context)
+        return self._submit(Opcode.EVENT_WAIT, {"event": number}, after, None, 0, block=block)
+
+    def reset(self, event: Event, *, after: Sequence[Task] = (), block: bool = True) -> Task:
+        """Cancel waits for values of the event that have not been submitted."""
+        number = event.number_in(self.context)
+        return self._submit(Opcode.EVENT_RESET, {"event": number}, after, None, 0, block=block)
+
+    def nop(self, *, after: Sequence[Task] = (), tag: int = 0, block: bool = True) -> Task:
+        """Launch a task that does nothing: a join of its predecessors."""
+        return self._submit(Opcode.NOP, {}, after, None, tag, block=block)
+
+    def synchronize(self, timeout: int | str | None = None) -> None:
+        """Wait until every task launched in this stream so far has ended.
+
+        Raises the `TaskError` of the stream's first task that failed, until `recover` is called;
+        `DeviceTimeoutError` when the time (of the device) is over.
+        """
+        self.context.synchronize_stream(self.number, timeout)
+
+    async def synchronize_async(self, timeout: int | str | None = None) -> None:
+        """`synchronize` as an awaitable."""
+        await self.context.pump().stream(self.number, time_limit(timeout))
+        self.context.raise_failure(self.number)
+
+    def recover(self) -> None:
+        """Go on after a failure: tasks launched from now on run again."""
+        code, _ = self.context.control(ControlKind.STREAM_RECOVER, self.number)
+        self.context.check(code, stream=self.number)
+
+    @property
+    def outstanding(self) -> int:
+        """Tasks launched in this stream that are not known to have ended."""
+        return int(lib.handle_outstanding(self.context._gate, self.number))  # noqa: SLF001
+
+    def close(self) -> None:
+        """Give the stream back. Raises `BusyError` while tasks of it are in flight."""
+        if self.number == 0:
+            raise InvalidError(
+                "the default stream cannot be closed",
+                field="stream",
+                value=0,
+                hint="close the context",
+            )
+        self.context.destroy(ControlKind.STREAM_DESTROY, self.number, "stream")
+
+    def _copy_class(self, engine: str | None) -> int:
+        return self.context.info.copy_class() if engine is None else self._classes[engine]
+
+    def _submit(
+        self,
+        opcode: Opcode,
+        fields: dict[str, int],
+        after: Sequence[Task],
+        priority: int | None,
+        tag: int,
+        *,
+        block: bool,
+    ) -> Task:
+        level = self.priority if priority is None else priority
+        desc = ffi.new(
+            "tsemu_launch_desc *",
+            {
+                "opcode": opcode,
+                "stream": self.number,
+                "priority": _in_range("priority", level, 0, PRIORITY_LEVELS - 1),
+                "user_tag": _in_range("tag", tag, 0, _FIELDS["tag"]),
+                **fields,
+            },
+        )
+        handles = addresses(after)
+        context = self.context
+        ready = self._ready
+        task = ready.pop() if ready else context.tasks.refill()
+        code = context.run(
+            lib.handle_launch_step,
+            desc,
+            ffi.cast("tsemu_task *const *", handles),
+            len(handles),
+            task._address,  # noqa: SLF001 - Task is this package's
+            block,
+        )
+        if code < 0:
+            ready.append(task)
+        context.check(code)
+        return task
+
+
+def addresses(after: Sequence[Task]) -> Any:  # noqa: ANN401 - a cffi array has no type
+    """Return the record addresses of predecessors as a C array.
+
+    Raises `InvalidError` naming `after` when one is no task, or when there are more than 1024.
+    """
+    try:
+        found = [task._address for task in after]  # noqa: SLF001 - Task is this package's
+    except (AttributeError, TypeError) as error:
+        raise InvalidError(
+            f"after = {after!r} holds something that is no task",
+            field="after",
+            value=after,
+            hint="give a list of what launch(), memcpy(), record() and so on returned",
+        ) from error
+    if len(found) > MAX_PREDECESSORS:
+        raise InvalidError(
+            f"after names {len(found)} tasks, at most {MAX_PREDECESSORS} are possible",
+            field="after",
+            value=len(found),
+            limit=MAX_PREDECESSORS,
+            hint="join them in groups with stream.nop(after=...) first",
+        )
+    return ffi.new("uintptr_t[]", found)
+
+
+def _in_range(field: str, value: object, low: int, high: int) -> int:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        raise InvalidError(
+            f"{field} {value!r} is not an integer from {low} to {high}",
+            field=field,
+            value=value,
+            limit=high if number is None or number > high else low,
+            hint=f"give {field} between {low} and {high}",
+        )
+    return number
