@@ -27,7 +27,7 @@ def show(found: dict[str, Any], console: Console) -> None:
             f"policy {found['policy']}, profile {found['profile']} ({costs or 'no cost'})",
         ),
         ("clock", f"{found['clock_mode']}, seed {found['seed']}"),
-        ("limits", ", ".join(f"{count_text(v)} {k}" for k, v in found["limits"].items())),
+        ("limits", ", ".join(f"{k} {count_text(v)}" for k, v in found["limits"].items() if v)),
         ("alignment", f"{found['alignment_bytes']} bytes"),
     ]
     status = found.get("status")

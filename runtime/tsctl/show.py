@@ -6,6 +6,7 @@ import numpy as np
 
 from tsemu.descriptors.codes import Opcode
 from tsemu.descriptors.program import Program
+from tsemu.descriptors.program_layout import DEVICE_LIMIT, WINDOW_LIMIT
 from tsemu.runtime.graph import Graph
 from tsemu.runtime.rank import longest_paths
 from tsemu.runtime.tsctl.graphs import Source
@@ -60,7 +61,7 @@ def program_document(program: Program) -> dict[str, Any]:
                 "name": stream.name,
                 "in_order": stream.in_order,
                 "priority": stream.priority,
-                "limit_tasks": stream.limit,
+                "limit_tasks": _limit(stream.limit),
             }
             for stream in program.streams
         ],
@@ -70,6 +71,10 @@ def program_document(program: Program) -> dict[str, Any]:
         "buffer_bytes": sum(buffer.size for buffer in program.buffers),
         "meta": program.meta,
     }
+
+
+def _limit(tasks: int) -> int | str:
+    return {DEVICE_LIMIT: "default", WINDOW_LIMIT: "window"}.get(tasks, tasks)
 
 
 def document(source: Source) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tsemu.descriptors.codes import Status
 from tsemu.runtime.completion_log import CQE_DTYPE, CSV_COLUMNS, CompletionLog
 

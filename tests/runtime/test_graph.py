@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tsemu.runtime.graph import CycleError, in_order
 
 

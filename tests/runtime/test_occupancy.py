@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tsemu.descriptors.codes import Status
 from tsemu.runtime.completion_log import CQE_DTYPE
 from tsemu.runtime.occupancy import BINS, KEPT_BLOCKS, NO_CORE, Occupancy

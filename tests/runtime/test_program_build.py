@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tsemu.descriptors.codes import MAX_PREDECESSORS, Opcode
 from tsemu.descriptors.program import Program
 from tsemu.descriptors.program_layout import WINDOW_LIMIT

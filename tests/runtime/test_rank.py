@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tsemu.runtime.rank import longest_paths, packed, rank_values
 from tsemu.runtime.stg import read_stg
 

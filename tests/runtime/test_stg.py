@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tsemu.runtime.errors import GraphError
 from tsemu.runtime.stg import DUMMY_TASKS, MAX_NUMBER, MAX_TASKS, parse_stg, read_stg
 
