@@ -28,8 +28,7 @@ def compiler_says(tmp_path_factory):
     folder = tmp_path_factory.mktemp("header")
     (folder / "abi.h").write_text(cheader.header())
     lines = ["#include <stddef.h>", "#include <stdio.h>", '#include "abi.h"']
-    for declared in FILE_LAYOUTS:
-        lines.append(cheader.structure(declared))
+    lines += [cheader.structure(declared) for declared in FILE_LAYOUTS]
     lines.append("int main(void) {")
     for declared in (*cheader.LAYOUTS, *FILE_LAYOUTS):
         name = f"struct tsemu_{declared.name}"
@@ -43,8 +42,7 @@ def compiler_says(tmp_path_factory):
         for member in enumeration.__members__:
             name = f"TSEMU_{cheader.prefix(enumeration)}_{member}"
             lines.append(f'    printf("{name} %u\\n", (unsigned){name});')
-    for name in cheader.CONSTANTS:
-        lines.append(f'    printf("TSEMU_{name} %u\\n", TSEMU_{name});')
+    lines += [f'    printf("TSEMU_{name} %u\\n", TSEMU_{name});' for name in cheader.CONSTANTS]
     lines += ["    return 0;", "}", ""]
     source, program = folder / "print.c", folder / "print"
     source.write_text("\n".join(lines))
@@ -56,7 +54,7 @@ def compiler_says(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "declared", (*cheader.LAYOUTS, *FILE_LAYOUTS), ids=lambda declared: declared.name
+    "declared", [*cheader.LAYOUTS, *FILE_LAYOUTS], ids=lambda declared: declared.name
 )
 def test_sizes_and_offsets_are_the_compilers(compiler_says, declared):
     assert compiler_says[declared.name] == declared.size

@@ -102,9 +102,7 @@ def test_event_record():
         """,
         12,
     )
-    data = checks.build_sqe(
-        Opcode.EVENT_RECORD, ticket=2, event=4, event_value=5, event_context=6
-    )
+    data = checks.build_sqe(Opcode.EVENT_RECORD, ticket=2, event=4, event_value=5, event_context=6)
     assert data.hex(" ") == golden.hex(" ")
 
 
@@ -133,9 +131,7 @@ def test_poisoned_event_keeps_event_and_value():
 
 
 def test_extension():
-    golden = sealed(
-        "01 01 03 00 0a 00 00 00  cc cc cc cc 04 00 05 00 06 00" + " 00 00" * 23, 8
-    )
+    golden = sealed("01 01 03 00 0a 00 00 00  cc cc cc cc 04 00 05 00 06 00" + " 00 00" * 23, 8)
     data = checks.build_extension(10, [4, 5, 6], phase=1)
     assert data.hex(" ") == golden.hex(" ")
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from construct import GreedyBytes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,8 +159,6 @@ def test_fields_must_be_naturally_aligned():
 
 
 def test_only_fields_with_a_c_form():
-    from construct import GreedyBytes
-
     with pytest.raises(ValueError, match="has no C form"):
         layout("wrong", 4, "For tests.", "a" / GreedyBytes)
 
