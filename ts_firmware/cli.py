@@ -57,7 +57,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document per 
 
 
 @app.command(epilog=RUN_EPILOG)
-def run(  # noqa: PLR0917 - one parameter per option
+def run(
     soc: Soc = "edge-2",
     assignments: Assignments = None,
     policy: Annotated[
