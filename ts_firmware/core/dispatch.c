@@ -1,0 +1,151 @@
+/* Cores: which are idle, which block each one runs, what happens when one ends. */
+#include "state.h"
+
+static void set_idle(struct fw *fw, uint32_t core)
+{
+    fw->cores[core].task = NIL;
+    fw->idle[core / 32u] |= 1u << core % 32u;
+    fw->classes[fw->cores[core].engine_class].idle++;
+}
+
+/* Lowest-numbered idle core of a class that has one. */
+static uint32_t take_idle(struct fw *fw, struct engine_class *class)
+{
+    uint32_t word = class->first_core / 32u;
+    uint32_t bits = fw->idle[word] & (0xFFFFFFFFu << class->first_core % 32u);
+    while (bits == 0)
+        bits = fw->idle[++word];
+    uint32_t core = word * 32u + (uint32_t)__builtin_ctz(bits);
+    fw->idle[word] &= ~(1u << core % 32u);
+    class->idle--;
+    return core;
+}
+
+static void start_block(struct fw *fw, struct context *context, struct task *task, uint32_t ref,
+                        uint32_t core)
+{
+    fw_charge(fw, fw->config.dispatch);
+    uint64_t start = fw_is_busy(fw) ? fw->busy_until : fw->hal->now;
+    struct hal_block block = {
+        .opcode = task->opcode,
+        .engine_class = task->engine_class,
+        .context = (uint16_t)context->id,
+        .block = task->started,
+    };
+    if (task->opcode == TSEMU_OPCODE_KERNEL) {
+        block.cycles = task->u.kernel.cycles;
+        block.bytes_read = task->u.kernel.bytes_read;
+        block.bytes_written = task->u.kernel.bytes_written;
+    } else {
+        block.source = task->argument;
+        block.destination = task->u.copy.destination;
+        block.length = task->u.copy.length;
+    }
+    fw->cores[core].task = ref;
+    fw->cores[core].block = task->started;
+    if (task->started == 0) {
+        task->state = TASK_RUNNING;
+        task->start = start;
+        task->core = (uint16_t)core;
+    }
+    if (task->running == 0 && task->limit != FW_NEVER)
+        timer_insert(fw, TIMER_BLOCKS, ref, start + task->limit);
+    task->started++;
+    task->running++;
+    fw->dispatched++;
+    hal_core_start(fw->hal, core, &block, start);
+}
+
+bool dispatch_run(struct fw *fw)
+{
+    bool any = false;
+    if (fw->newly_first != NIL)
+        ready_sort_in(fw);
+    for (uint32_t c = 0; c < fw->config.class_count; c++) {
+        struct engine_class *class = &fw->classes[c];
+        while (class->idle && fw->ready[c].count && !fw_is_busy(fw)) {
+            uint32_t ref = ready_pick(fw, c);
+            struct context *context = fw_context(fw, ref >> 16);
+            struct task *task = context_task(context, ref & 0xFFFFu);
+            start_block(fw, context, task, ref, take_idle(fw, class));
+            if (task->started == task->blocks)
+                ready_pop(fw, c, ref);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* Blocks of the task that run are taken off their cores; blocks not started will not start. */
+void dispatch_stop(struct fw *fw, struct context *context, uint32_t slot)
+{
+    struct task *task = context_task(context, slot);
+    uint32_t ref = task_ref(context, slot);
+    const struct engine_class *class = &fw->classes[task->engine_class];
+    if (task->running && task->limit != FW_NEVER)
+        timer_remove(fw, TIMER_BLOCKS, ref);
+    for (uint32_t core = class->first_core; core < class->first_core + class->cores; core++) {
+        if (fw->cores[core].task != ref)
+            continue;
+        hal_core_reset(fw->hal, core);
+        set_idle(fw, core);
+    }
+    if (task->started < task->blocks)
+        ready_remove(fw, ref);
+    task->running = 0;
+}
+
+static void block_ended(struct fw *fw, uint32_t core, uint64_t time)
+{
+    uint32_t ref = fw->cores[core].task;
+    struct context *context = fw_context(fw, ref >> 16);
+    struct task *task = context_task(context, ref & 0xFFFFu);
+    set_idle(fw, core);
+    task->running--;
+    task->ended++;
+    task->end = time;
+    if (task->running == 0 && task->limit != FW_NEVER) {
+        timer_remove(fw, TIMER_BLOCKS, ref);
+        task->limit = task->limit > time ? task->limit - time : 0;
+    }
+    if (task->ended < task->started || task->started < task->blocks)
+        return;
+    if (task->status == NO_STATUS)
+        task->status = TSEMU_STATUS_OK;
+    complete_task(fw, context, ref & 0xFFFFu);
+}
+
+static bool ends_before(const struct fw *fw, uint32_t a, uint32_t b)
+{
+    uint32_t left = fw->cores[a].task;
+    uint32_t right = fw->cores[b].task;
+    uint32_t left_ticket = fw_task(fw, left)->ticket;
+    uint32_t right_ticket = fw_task(fw, right)->ticket;
+    if (left_ticket != right_ticket)
+        return tsemu_after(right_ticket, left_ticket);
+    if (left >> 16 != right >> 16)
+        return fw->name_rank[left >> 16] < fw->name_rank[right >> 16];
+    return a < b;
+}
+
+/* Take the core interrupts of this instant, in order of tickets. */
+bool dispatch_collect(struct fw *fw)
+{
+    uint16_t done[HAL_CORES];
+    uint64_t ended[HAL_CORES];
+    uint32_t count = 0;
+    uint32_t core;
+    uint64_t time;
+    while (count < HAL_CORES && (core = hal_core_next_done(fw->hal, &time)) != HAL_NO_CORE) {
+        uint32_t at = count++;
+        for (; at && ends_before(fw, core, done[at - 1]); at--) {
+            done[at] = done[at - 1];
+            ended[at] = ended[at - 1];
+        }
+        done[at] = (uint16_t)core;
+        ended[at] = time;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        block_ended(fw, done[i], ended[i]);
+    return count != 0;
+}

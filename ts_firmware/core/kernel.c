@@ -1,0 +1,193 @@
+/* RTOS: run-to-completion tasks of fixed priority, and the firmware's start.
+ *
+ * The order of the tasks is the order of phases in an instant: core interrupts, input, edges and
+ * limits, again until nothing changes; then one dispatch. */
+#include "state.h"
+
+static bool task_cores(struct fw *fw)
+{
+    return !fw_is_busy(fw) && dispatch_collect(fw);
+}
+
+static void describe(const struct fw *fw, const struct context *context, struct hal_client *client)
+{
+    client->context = context->id;
+    client->submitted = context->position;
+    client->tail = context->tail;
+    client->posts = context->posts;
+    client->admitted = context->admitted;
+    client->completed = context->completed;
+    client->blocked = context->blocked;
+    client->waits = context->posted != 0;
+    client->waits_for_result = false;
+    for (uint32_t bits = context->posted; bits; bits &= bits - 1u)
+        if (!(context->waits[__builtin_ctz(bits)].flags & TSEMU_WAIT_FLAG_LAUNCH))
+            client->waits_for_result = true;
+    (void)fw;
+}
+
+static bool take_input(struct fw *fw, struct context *context)
+{
+    context->pipe = tsemu_load_acquire(&context_page(fw, context)->pipe_sequence);
+    bool changed = wait_gather(fw, context);
+    if (context->parked)
+        changed |= complete_unpark(fw, context);
+    changed |= submit_take(fw, context);
+    if (context->posted && (!context->blocked || context->errored))
+        changed |= wait_answer_met(fw, context);
+    return changed;
+}
+
+void firmware_panic(struct fw *fw, const char *reason)
+{
+    fw->panicked = true;
+    console_log(fw, "PANIC: %s", reason);
+    hal_panic(fw->hal, reason);
+}
+
+/* Input of the clients in order of name, each until it is settled. Stands still at the first that
+ * is not. */
+static bool task_input(struct fw *fw, bool *settled)
+{
+    bool changed = false;
+    for (; fw->input_cursor < fw->context_count; fw->input_cursor++) {
+        struct context *context = fw_context(fw, fw->by_name[fw->input_cursor]);
+        if (context->closing)
+            continue;
+        struct hal_client client;
+        enum hal_settled state;
+        do {
+            while (take_input(fw, context))
+                changed = true;
+            describe(fw, context, &client);
+            state = hal_client_settled(fw->hal, &client);
+        } while (state == HAL_INPUT_AGAIN);
+        if (state == HAL_UNSETTLED) {
+            *settled = false;
+            return changed;
+        }
+    }
+    fw->input_cursor = 0;
+    *settled = true;
+    return changed;
+}
+
+static bool task_limits(struct fw *fw)
+{
+    bool changed = timer_expire(fw);
+    for (uint32_t i = 0; i < fw->context_count; i++) {
+        struct context *context = fw_context(fw, fw->by_name[i]);
+        if (context->posted && !context->closing)
+            changed |= wait_expire(fw, context);
+    }
+    return changed;
+}
+
+enum fw_result fw_run(struct fw *fw)
+{
+    for (;;) {
+        if (fw->panicked)
+            return FW_PANIC;
+        bool settled;
+        bool changed = task_cores(fw);
+        changed |= task_input(fw, &settled);
+        if (!settled)
+            return FW_UNSETTLED;
+        changed |= complete_retire(fw);
+        if (changed)
+            continue;
+        if (fw_is_busy(fw)) {
+            hal_wake(fw->hal, fw->busy_until);
+            return FW_BUSY;
+        }
+        if (task_limits(fw))
+            continue;
+        dispatch_run(fw);
+        if (fw_is_busy(fw)) {
+            hal_wake(fw->hal, fw->busy_until);
+            return FW_BUSY;
+        }
+        return FW_IDLE;
+    }
+}
+
+uint64_t fw_next_deadline(const struct fw *fw)
+{
+    uint64_t next = wait_next_deadline(fw);
+    if (fw->timer_events != NIL && fw_task(fw, fw->timer_events)->limit < next)
+        next = fw_task(fw, fw->timer_events)->limit;
+    if (fw->timer_blocks != NIL && fw_task(fw, fw->timer_blocks)->limit < next)
+        next = fw_task(fw, fw->timer_blocks)->limit;
+    return next;
+}
+
+void fw_publish(struct fw *fw)
+{
+    for (uint32_t i = 0; i < fw->context_count; i++)
+        complete_publish(fw, fw_context(fw, fw->by_name[i]));
+}
+
+bool fw_input_changed(const struct fw *fw, uint32_t id)
+{
+    const struct context *context = fw_context(fw, id);
+    const struct tsemu_control_page *page = context_page(fw, context);
+    if (context->closing)
+        return false;
+    if (tsemu_load_acquire(&page->wait_posts) != context->posts)
+        return true;
+    if (context->refused)
+        return !context->errored && tsemu_load_acquire(&page->refusal_seen) == context->refusal;
+    if (context->parked && tsemu_load_acquire(&page->cq_head) != context->cq_head)
+        return true;
+    return tsemu_load_acquire(&page->sq_tail) != context->tail ||
+           tsemu_load_acquire(&page->pipe_sequence) != context->pipe;
+}
+
+void fw_client(const struct fw *fw, uint32_t id, struct hal_client *client)
+{
+    describe(fw, fw_context(fw, id), client);
+}
+
+uint64_t fw_size(void)
+{
+    return (sizeof(struct fw) + 63u) & ~(uint64_t)63u;
+}
+
+struct fw *fw_init(void *arena, struct hal *hal, const struct fw_config *config)
+{
+    struct fw *fw = arena;
+    fw->hal = hal;
+    fw->config = *config;
+    fw->newly_first = NIL;
+    fw->retire = NIL;
+    fw->timer_events = fw->timer_events_last = NIL;
+    fw->timer_blocks = fw->timer_blocks_last = NIL;
+    for (uint32_t c = 0; c < config->class_count; c++) {
+        struct engine_class *class = &fw->classes[c];
+        class->first_core = fw->core_count;
+        class->cores = class->idle = config->classes[c].cores;
+        class->moves_bytes = config->classes[c].moves_bytes;
+        fw->core_count += class->cores;
+        fw->ready[c].heap = NIL;
+        for (uint32_t l = 0; l < TSEMU_PRIORITY_LEVELS; l++)
+            fw->ready[c].level[l].first = fw->ready[c].level[l].last = NIL;
+        for (uint32_t i = class->first_core; i < fw->core_count; i++) {
+            fw->cores[i].task = NIL;
+            fw->cores[i].engine_class = (uint16_t)c;
+            fw->idle[i / 32u] |= 1u << i % 32u;
+        }
+    }
+    console_log(fw, "task scheduler firmware, ABI %u.%u: %u cores in %u classes", TSEMU_ABI_MAJOR,
+                TSEMU_ABI_MINOR, fw->core_count, config->class_count);
+    return fw;
+}
+
+uint64_t fw_dispatched(const struct fw *fw)
+{
+    return fw->dispatched;
+}
+
+bool fw_core_busy(const struct fw *fw, uint32_t core)
+{
+    return fw->cores[core].task != NIL;
+}

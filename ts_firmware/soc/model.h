@@ -1,0 +1,89 @@
+/* The SoC model's own state. Everything is indexed; time is integer picoseconds. */
+#ifndef SOC_MODEL_H
+#define SOC_MODEL_H
+
+#include "device.h"
+#include "firmware.h"
+
+#include <pthread.h>
+
+#define NEVER FW_NEVER
+#define CONSOLE_BYTES 65536u
+
+/* What the event queue holds: the end of a block, or a time at which firmware must run. */
+enum soc_event_kind { SOC_BLOCK_ENDED, SOC_WAKE };
+
+struct soc_event {
+    uint64_t time;
+    uint64_t sequence;
+    uint32_t kind;
+    uint32_t core;
+};
+
+struct event_queue {
+    struct soc_event *heap;
+    uint32_t count, capacity;
+    uint64_t sequence;
+};
+
+struct soc_core {
+    uint32_t engine_class;
+    bool busy;
+    struct hal_block block;
+    uint64_t started;
+    uint64_t ended;
+    uint64_t busy_ps, blocks;
+};
+
+struct soc_context {
+    bool open;
+    uint64_t process;
+    uint64_t memory_size;
+    int interrupt_fd;
+    char name[DEVICE_NAME_BYTES];
+    bool hold_broken;       /* the hold's wall-clock limit passed; until the client acts again */
+    uint32_t broken_tail, broken_posts;
+};
+
+struct device {
+    struct hal hal;         /* first: the firmware's registers */
+    struct device_config config;
+    struct fw *fw;
+    uint8_t *arena;
+    uint64_t arena_size, context_offset, context_stride;
+    struct event_queue queue;
+    struct soc_core *cores;
+    uint32_t core_count;
+    uint32_t done[HAL_CORES];
+    uint32_t done_head, done_count;
+    struct soc_context contexts[DEVICE_MAX_CONTEXTS];
+    uint32_t opened;        /* contexts ever opened, for the start with --clients */
+    bool started;
+    pthread_mutex_t lock;
+    bool sleeping;          /* the contexts' sleep flags are set */
+    uint32_t holder;        /* client that last kept the clock from going on */
+    uint64_t hold_since_ns; /* wall time; 0: nobody holds */
+    uint32_t hold_tail, hold_posts;
+    uint64_t wall_wait_ns;
+    uint64_t pace_wall_ns, pace_now;
+    bool in_gap;            /* `free`: the pace of an idle gap is set */
+    uint64_t instants, hold_limits;
+    uint64_t last_wake;
+    char console[CONSOLE_BYTES];
+    uint64_t console_written, console_read;
+    char panic[160];
+};
+
+/* queue.c */
+bool queue_push(struct event_queue *queue, uint64_t time, uint32_t kind, uint32_t core);
+struct soc_event queue_pop(struct event_queue *queue);
+void queue_remove_core(struct event_queue *queue, uint32_t core);
+/* cores.c */
+void cores_end(struct device *dev, uint32_t core, uint64_t time);
+/* lockstep.c */
+bool lockstep_gap_is_held(struct device *dev);
+uint64_t lockstep_hold(struct device *dev, uint64_t wall);
+/* clock.c */
+uint64_t clock_wall_ns(void);
+
+#endif
