@@ -70,7 +70,8 @@ def in_order(source: str, ids: Numbers, times: Numbers, starts: Numbers, edges: 
         order = _sorted_by_edges(ids, starts, edges, owners)
         places = _inverse(order)
     # A pair (task, predecessor) in one number: sorting orders both and brings repeats together.
-    pairs = np.unique(places[owners] * count + places[edges]) if len(edges) else edges
+    pairs = np.sort(places[owners] * count + places[edges])
+    pairs = pairs[np.diff(pairs, prepend=-1) != 0]
     new_owners, new_edges = np.divmod(pairs, max(count, 1))
     new_starts = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(new_owners, minlength=count), out=new_starts[1:])

@@ -37,7 +37,9 @@ class Occupancy:
 
     def __post_init__(self) -> None:
         self.busy_ps: Times = np.zeros(self.cores, np.int64)
-        self.core_tasks: Times = np.zeros(self.cores, np.int64)
+        self.core_blocks: Times = np.zeros(self.cores, np.int64)
+        self.exact_timeline = True
+        """False when tasks had several blocks: they are drawn on the core of their first one."""
         self.blocks: list[tuple[int, int, int, int]] | None = []
         """(core, start, end, user tag) of each task, or None when there are too many."""
         self._origin_ps: int | None = None
@@ -83,12 +85,21 @@ class Occupancy:
             raise ValueError(f"core {int(cores.max())} in a completion, of {self.cores} cores")
         self._add_blocks(cores, starts[held], ends[held], completions["user_tag"][held])
 
+    def use_counters(self, busy_ps: list[int], blocks: list[int]) -> None:
+        """Take busy time (ps) and blocks of each core from the device instead of completions.
+
+        For programs with tasks of several blocks, of which a completion names only the first core.
+        """
+        self.busy_ps[:] = busy_ps
+        self.core_blocks[:] = blocks
+        self.exact_timeline = False
+
     def _add_blocks(
         self, cores: Times, starts: Times, ends: Times, tags: NDArray[np.uint64]
     ) -> None:
         self.tasks_on_cores += len(cores)
         np.add.at(self.busy_ps, cores, ends - starts)
-        np.add.at(self.core_tasks, cores, 1)
+        np.add.at(self.core_blocks, cores, 1)
         if self.blocks is not None:
             if self.tasks_on_cores > KEPT_BLOCKS:
                 self.blocks = None

@@ -3,11 +3,11 @@
 A file is lines of whole numbers; `#` starts a comment. The first line is the number of tasks, each
 further line one task: id, processing time, number of predecessors, their ids. Files of the set
 count without their two dummy tasks (entry and exit, of time 0), others count every line: both are
-read. The file is read line by line; nothing of it is kept but the numbers.
+read. Plain blocks of lines go through NumPy, everything else line by line, which also finds the
+place of an error; nothing of the file is kept but the numbers.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,12 +15,13 @@ import numpy as np
 
 from tsemu.runtime.errors import GraphError
 from tsemu.runtime.graph import CycleError, Graph, Numbers, in_order
+from tsemu.runtime.stg_bulk import MAX_NUMBER, Bulk, parse_block
 
 MAX_TASKS = 1 << 24
 MAX_EDGES = 1 << 26
-MAX_NUMBER = (1 << 32) - 1
-"""Largest id and processing time."""
 MAX_LINE_BYTES = 1 << 26
+BLOCK_BYTES = 1 << 20
+"""Bytes that are turned into numbers at once."""
 DUMMY_TASKS = 2
 SHOWN_CYCLE = 12
 """Tasks of a cycle that the error names."""
@@ -33,43 +34,73 @@ def read_stg(path: Path) -> Graph:
     Raises `GraphError` when the content is not an STG graph, and `OSError` when it cannot be read.
     """
     with path.open("rb") as stream:
-        return parse_stg(_lines(stream, str(path)), str(path))
+        return parse_stg(stream, str(path))
 
 
-def parse_stg(lines: Iterable[bytes], source: str) -> Graph:
-    """Read a graph from the lines of an STG file; `source` is its name in errors.
+def parse_stg(stream: BinaryIO, source: str) -> Graph:
+    """Read a graph from an open STG file; `source` is its name in errors.
 
     Raises `GraphError`: a field is not a whole number or too large, the predecessor count is not
     that of the line, a predecessor is unknown, an id is there twice, the file ends early or goes
     on after its last task, or the edges form a cycle.
     """
     records = _Records(source)
-    numbered = enumerate(lines, 1)
-    declared = _declared_count(numbered, source)
+    lines = _Lines(stream, source)
+    declared = _declared_count(lines, source)
     last = declared + DUMMY_TASKS
-    for number, line in numbered:
-        values = _numbers(line, number, source)
-        if not values:
+    while block := lines.block():
+        first = lines.taken + 1
+        lines.taken += block.count(b"\n")
+        bulk = parse_block(block)
+        if bulk is not None and len(records.ids) + len(bulk.ids) <= last:
+            records.add_bulk(first, bulk)
             continue
-        if len(records.ids) == last:
-            raise GraphError(
-                source, number, "tasks", f"a task after {last} tasks",
-                f"the end: line 1 says {declared} (and {DUMMY_TASKS} dummy tasks)",
-            )  # fmt: skip
-        records.add(number, values)
+        # Something is unusual, perhaps only a comment: line by line finds out what and where.
+        for number, line in enumerate(block.split(b"\n"), first):
+            values = _numbers(line, number, source)
+            if values and len(records.ids) == last:
+                raise GraphError(
+                    source, number, "tasks", f"a task after {last} tasks",
+                    f"the end: line 1 says {declared} (and {DUMMY_TASKS} dummy tasks)",
+                )  # fmt: skip
+            if values:
+                records.add(number, values)
     records.check_count(declared)
     return records.graph()
 
 
-def _lines(stream: BinaryIO, source: str) -> Iterator[bytes]:
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES):
-        number += 1
+class _Lines:
+    """The file, in whole lines; `taken` counts those handed out."""
+
+    def __init__(self, stream: BinaryIO, source: str) -> None:
+        self._stream = stream
+        self._source = source
+        self.taken = 0
+
+    def line(self) -> bytes:
+        """Return the next line, nothing at the end."""
+        line = self._rest(0)
+        self.taken += 1
+        return line
+
+    def block(self) -> bytes:
+        """Return many lines at once, nothing at the end."""
+        block = self._stream.read(BLOCK_BYTES)
+        if block and not block.endswith(b"\n"):
+            block += self._rest(block.count(b"\n"))
+        return block
+
+    def _rest(self, lines_before: int) -> bytes:
+        line = self._stream.readline(MAX_LINE_BYTES)
         if len(line) == MAX_LINE_BYTES:
             raise GraphError(
-                source, number, "line length", f"over {MAX_LINE_BYTES} bytes", "shorter lines"
+                self._source,
+                self.taken + lines_before + 1,
+                "line length",
+                f"over {MAX_LINE_BYTES} bytes",
+                "shorter lines",
             )
-        yield line
+        return line
 
 
 def _numbers(line: bytes, number: int, source: str) -> list[int]:
@@ -100,8 +131,9 @@ def _field(place: int) -> str:
     return names[place] if place < len(names) else f"predecessor {place - len(names) + 1}"
 
 
-def _declared_count(numbered: Iterator[tuple[int, bytes]], source: str) -> int:
-    for number, line in numbered:
+def _declared_count(lines: _Lines, source: str) -> int:
+    while line := lines.line():
+        number = lines.taken
         try:
             values = _numbers(line, number, source)
         except GraphError as error:
@@ -156,6 +188,22 @@ class _Records:
         self.edges.extend(values[fixed:])
         self.starts.append(len(self.edges))
         self.lines.append(number)
+
+    def add_bulk(self, first: int, bulk: Bulk) -> None:
+        """Take the tasks of a block of lines whose first has the number `first`."""
+        if len(self.edges) + len(bulk.edges) > MAX_EDGES:
+            raise GraphError(
+                self.source, first, "edges", f"over {MAX_EDGES}", "a graph with fewer edges"
+            )
+        ends = np.cumsum(bulk.counts) + len(self.edges)
+        for numbers, added in (
+            (self.ids, bulk.ids),
+            (self.times, bulk.times),
+            (self.starts, ends),
+            (self.edges, bulk.edges),
+            (self.lines, bulk.lines + first),
+        ):
+            numbers.frombytes(added.astype(np.int64).tobytes())
 
     def check_count(self, declared: int) -> None:
         """Compare the number of tasks with the one on the first line."""

@@ -4,14 +4,14 @@ from typing import Any
 
 from rich.console import Console
 
-from tsemu.runtime.tsctl.session import Choice, describe
+from tsemu.runtime.tsctl.session import Choice, describe_live
 from tsemu.runtime.tsctl.tables import print_pairs, print_table
 from tsemu.runtime.tsctl.units import count_text, time_text
 
 
 def document(choice: Choice) -> dict[str, Any]:
     """Return the description of the device, as the `--json` document."""
-    return describe(choice)
+    return describe_live(choice)
 
 
 def show(found: dict[str, Any], console: Console) -> None:
@@ -19,6 +19,8 @@ def show(found: dict[str, Any], console: Console) -> None:
     costs = ", ".join(
         f"{part} {time_text(cost)}" for part, cost in found["scheduler_costs_ps"].items() if cost
     )
+    status = found["status"]
+    admitted, ended = count_text(status["admitted"]), count_text(status["completed"])
     rows = [
         ("device", found["address"]),
         ("soc", f"{found['soc']}: {found['description']}"),
@@ -29,27 +31,19 @@ def show(found: dict[str, Any], console: Console) -> None:
         ("clock", f"{found['clock_mode']}, seed {found['seed']}"),
         ("limits", ", ".join(f"{k} {count_text(v)}" for k, v in found["limits"].items() if v)),
         ("alignment", f"{found['alignment_bytes']} bytes"),
+        ("protocol", str(found["protocol"])),
+        ("time", time_text(status["now_ps"])),
+        ("tasks", f"{admitted} admitted, {ended} ended"),
+        ("clients", ", ".join(c["name"] for c in status["contexts"]) or "none"),
     ]
-    status = found.get("status")
-    if status is not None:  # of a device that runs
-        admitted, ended = count_text(status["admitted"]), count_text(status["completed"])
-        rows += [
-            ("process", str(found["process"])),
-            ("time", time_text(status["now_ps"])),
-            ("tasks", f"{admitted} admitted, {ended} ended"),
-            ("clients", ", ".join(c["name"] for c in status["contexts"]) or "none"),
-        ]
     print_pairs(console, rows)
     console.print()
     print_table(console, _classes(found), right=(1, 2, 3, 6))
 
 
 def _classes(found: dict[str, Any]) -> list[list[str]]:
-    columns = ["class", "cores", "clock", "bandwidth per core", "runs", "cost"]
-    cores = found["status"]["cores"] if "status" in found else None
-    if cores is not None:
-        columns.append("busy now")
-    table = [columns]
+    cores = found["status"]["cores"]
+    table = [["class", "cores", "clock", "bandwidth per core", "runs", "cost", "busy now"]]
     for row in found["classes"]:
         bandwidth = row["bandwidth_mbps"]
         cells = [
@@ -60,7 +54,6 @@ def _classes(found: dict[str, Any]) -> list[list[str]]:
             "copies" if row["moves_bytes"] else "kernels",
             row["cost"],
         ]
-        if cores is not None:
-            cells.append(str(sum(c["busy"] for c in cores if c["engine_class"] == row["name"])))
+        cells.append(str(sum(c["busy"] for c in cores if c["engine_class"] == row["name"])))
         table.append(cells)
     return table

@@ -37,20 +37,18 @@ class RunReport:
     graph: str
     kind: str
     device: dict[str, Any]
-    device_text: str
     edges: int
     helpers: int
     occupancy: Occupancy
     classes: Sequence[EngineRow]
     cycles_per_unit: int | None
-    blocks_exact: bool
     wall_s: float
     output: str | None
 
     @property
     def used_classes(self) -> list[EngineRow]:
         """Classes of which at least one core ran something."""
-        busy = self.occupancy.core_tasks
+        busy = self.occupancy.core_blocks
         return [row for row in self.classes if busy[row.first : row.first + row.cores].any()]
 
     @property
@@ -122,7 +120,7 @@ class RunReport:
                 {
                     "core": core,
                     "engine_class": row.name,
-                    "tasks": int(found.core_tasks[core]),
+                    "blocks": int(found.core_blocks[core]),
                     "busy_ps": int(found.busy_ps[core]),
                     "utilisation_ratio": int(found.busy_ps[core]) / makespan if makespan else 0.0,
                 }
@@ -149,7 +147,7 @@ class RunReport:
             coreless = found.tasks - found.tasks_on_cores - self.helpers
             parts.append(f"{count_text(coreless)} that need none")
         if self.helpers:
-            parts.append(f"{count_text(self.helpers)} helpers for wide joins")
+            parts.append(f"{count_text(self.helpers)} more to join many predecessors")
         makespan = time_text(found.makespan_ps)
         more = []
         if self.makespan_cycles is not None:
@@ -161,7 +159,7 @@ class RunReport:
         size = f"{count_text(found.tasks - self.helpers)}, {count_text(self.edges)} edges"
         rows = [
             ("graph", self.graph),
-            ("device", self.device_text),
+            ("device", self._device_text()),
             ("tasks", f"{size}  ({', '.join(parts)})"),
             ("failed", self._failed_text()),
             ("makespan", makespan),
@@ -176,6 +174,13 @@ class RunReport:
         if self.output:
             rows.append(("completions", self.output))
         return rows
+
+    def _device_text(self) -> str:
+        facts = self.device
+        return (
+            f"{facts['soc']} at {facts['address']}: policy {facts['policy']}, "
+            f"profile {facts['profile']}, clock {facts['clock_mode']}"
+        )
 
     def _failed_text(self) -> str:
         found = self.occupancy
@@ -198,21 +203,26 @@ class RunReport:
             console.encoding.lower().startswith("utf"),
         )
         single = all(len(group) == 1 for group in groups)
-        by_task = single and self.blocks_exact and timeline.task_by_task(self.occupancy, canvas)
+        by_task = (
+            single
+            and self.occupancy.exact_timeline
+            and timeline.task_by_task(self.occupancy, canvas)
+        )
         lines = (
             [timeline.task_lines(self.occupancy, canvas)[group.start] for group in groups]
             if by_task
             else timeline.busy_lines(self.occupancy, canvas, groups)
         )
+        done = "tasks" if self.occupancy.exact_timeline else "blocks"
         rows: list[list[str | Text]] = [
-            ["core", "busy".rjust(NUMBER_COLUMNS), "tasks".rjust(NUMBER_COLUMNS), "timeline"]
+            ["core", "busy".rjust(NUMBER_COLUMNS), done.rjust(NUMBER_COLUMNS), "timeline"]
         ]
         makespan = self.occupancy.makespan_ps
         for group, name, line in zip(groups, names, lines, strict=True):
             busy = int(self.occupancy.busy_ps[group.start : group.stop].sum())
             share = busy / (makespan * len(group)) if makespan else 0.0
-            tasks = int(self.occupancy.core_tasks[group.start : group.stop].sum())
-            rows.append([name, percent_text(share), count_text(tasks), line])
+            blocks = int(self.occupancy.core_blocks[group.start : group.stop].sum())
+            rows.append([name, percent_text(share), count_text(blocks), line])
         rows += [["", "", "", axis] for axis in timeline.axis_lines(makespan, canvas)]
         print_table(console, rows, right=(1, 2))
         for note in self._notes(canvas, by_task=by_task):
@@ -236,7 +246,7 @@ class RunReport:
             if by_task
             else [f"height: share of each {column} for which the core was busy"]
         )
-        if not self.blocks_exact:
+        if not self.occupancy.exact_timeline:
             notes.append("a task of several blocks is drawn on the core of its first block")
         idle = [row for row in self.classes if row not in self.used_classes]
         if idle:

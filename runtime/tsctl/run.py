@@ -4,12 +4,12 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tsemu.descriptors.codes import Opcode
 from tsemu.descriptors.program import Program
+from tsemu.host_driver import Device
 from tsemu.runtime.completion_log import CompletionLog, Completions
 from tsemu.runtime.occupancy import Occupancy
 from tsemu.runtime.program_build import PRODUCER, build_program
@@ -53,10 +53,24 @@ def run(job: Job, choice: Choice) -> RunReport:
             occupancy.add(completions)
             progress.advance(len(completions))
 
+        counters = BlockCounters(device) if _has_wide_tasks(program) else None
         start = time.perf_counter()
         device.run_program(program, on_completions=take)
         wall_s = time.perf_counter() - start
-        return _report(source, program, facts, rows, occupancy, cycles_per_unit, wall_s, job)
+        if counters is not None:
+            occupancy.use_counters(*counters.since())
+    return RunReport(
+        graph=str(source.path),
+        kind=source.kind,
+        device=facts,
+        edges=program.edge_count,
+        helpers=_helpers(program),
+        occupancy=occupancy,
+        classes=rows,
+        cycles_per_unit=cycles_per_unit,
+        wall_s=wall_s,
+        output=str(job.output) if job.output else None,
+    )
 
 
 def _program(source: Source, job: Job, rows: list[EngineRow]) -> tuple[Program, int | None]:
@@ -87,38 +101,40 @@ def _engine(name: str | None, rows: list[EngineRow]) -> EngineRow:
     )
 
 
-def _report(
-    source: Source,
-    program: Program,
-    facts: dict[str, Any],
-    rows: list[EngineRow],
-    occupancy: Occupancy,
-    cycles_per_unit: int | None,
-    wall_s: float,
-    job: Job,
-) -> RunReport:
-    ours = program.meta.get("producer") == PRODUCER
-    helpers = program.meta.get("helper_tasks", 0) if ours else 0
-    return RunReport(
-        graph=str(source.path),
-        kind=source.kind,
-        device=facts,
-        device_text=f"{facts['soc']} at {facts['address']}: policy {facts['policy']}, "
-        f"profile {facts['profile']}, clock {facts['clock_mode']}",
-        edges=program.edge_count,
-        helpers=helpers if isinstance(helpers, int) else 0,
-        occupancy=occupancy,
-        classes=rows,
-        cycles_per_unit=cycles_per_unit,
-        blocks_exact=_single_blocks(program),
-        wall_s=wall_s,
-        output=str(job.output) if job.output else None,
+def _helpers(program: Program) -> int:
+    """Return how many tasks were not in the graph that the program was made from."""
+    found = program.meta.get("helper_tasks")
+    if program.meta.get("producer") != PRODUCER or not isinstance(found, int):
+        return 0
+    return min(max(found, 0), program.task_count)
+
+
+def _has_wide_tasks(program: Program) -> bool:
+    """Return whether a task has several blocks: completions then do not tell all that cores did."""
+    return any(
+        np.any((tasks["opcode"] == Opcode.KERNEL) & (tasks["blocks"] > 1))
+        for _, tasks, _ in program.chunks()
     )
 
 
-def _single_blocks(program: Program) -> bool:
-    """Return whether every task has one block, so that completions tell all that cores did."""
-    for _, tasks, _ in program.chunks():
-        if np.any((tasks["opcode"] == Opcode.KERNEL) & (tasks["blocks"] > 1)):
-            return False
-    return True
+class BlockCounters:
+    """The device's own counts of what each core did, from a moment on.
+
+    They include what other clients do meanwhile; completions cannot tell blocks apart.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._busy_ps, self._blocks = self._read()
+
+    def since(self) -> tuple[list[int], list[int]]:
+        """Return busy time (ps) and blocks of each core since this object was made."""
+        busy_ps, blocks = self._read()
+        return (
+            [now - then for now, then in zip(busy_ps, self._busy_ps, strict=True)],
+            [now - then for now, then in zip(blocks, self._blocks, strict=True)],
+        )
+
+    def _read(self) -> tuple[list[int], list[int]]:
+        cores = self._device.info()["status"]["cores"]
+        return [core["busy_ps"] for core in cores], [core["blocks"] for core in cores]

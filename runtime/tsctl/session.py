@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tsemu.host_driver import Device
-from tsemu.runtime.observer import query
+from tsemu.host_driver import Device, query_info
 from tsemu.runtime.tsctl.exits import UsageError
 from tsemu.runtime.tsctl.report import EngineRow
 from tsemu.ts_firmware.config import SocConfig
-from tsemu.ts_firmware.emulator import configure
+from tsemu.ts_firmware.emulator import Emulator, configure
 from tsemu.ts_firmware.settings import parse_assignment
 
 DEFAULT_SOC = "edge-2"
 EMBEDDED = "emu:"
+DEFAULT_SLOTS = 4096
 MAX_SLOTS = 65535
 
 
@@ -69,23 +69,23 @@ class Choice:
             return None
         return configure(
             address.removeprefix(EMBEDDED),
-            [parse_assignment(text) for text in self.settings],
+            self.pairs(),
             policy=self.policy,
             clock=self.clock,
             seed=self.seed,
         )
 
-    def context_options(self) -> dict[str, int]:
-        """Return the sizes of the context that were asked for."""
-        found = {}
-        if self.window is not None:
-            found["window"] = self.window
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the settings as keys and values. Raises `ConfigError` for a malformed one."""
+        return [parse_assignment(text) for text in self.settings]
+
+    def wanted_slots(self) -> int:
+        """Return the slots to ask for, 0 for the default: by default the window is half of them."""
         if self.slots is not None:
-            found["slots"] = self.slots
-        elif self.window is not None:
-            # As by default: the window is half of the slots.
-            found["slots"] = min(max(2 * self.window, 4096), MAX_SLOTS)
-        return found
+            return self.slots
+        if self.window is None or 2 * self.window <= DEFAULT_SLOTS:
+            return 0
+        return min(2 * self.window, MAX_SLOTS)
 
 
 def open_device(choice: Choice) -> Device:
@@ -93,29 +93,39 @@ def open_device(choice: Choice) -> Device:
     return Device.open(
         choice.address(),
         name=choice.name,
-        config=choice.configuration(),
-        **choice.context_options(),
+        settings=dict(choice.pairs()),
+        policy=choice.policy,
+        clock=choice.clock,
+        seed=choice.seed,
+        window=choice.window or 0,
+        slots=choice.wanted_slots(),
     )
 
 
 def engine_rows(device: Device) -> list[EngineRow]:
     """Return the engine classes with the numbers of their cores."""
     rows, first = [], 0
-    for row in device.info().classes:
+    for row in device.context.info.classes:
         rows.append(EngineRow(row.name, first, row.cores, row.frequency_mhz))
         first += row.cores
     return rows
 
 
 def describe(choice: Choice) -> dict[str, Any]:
-    """Return what the device is, without opening a context.
-
-    An embedded one is described by its configuration. Raises the errors of `open_device`.
-    """
+    """Return what the device is, without opening a context. Raises the errors of `open_device`."""
     config = choice.configuration()
     if config is None:
-        return query(choice.address())
+        return query_info(choice.address())
     return config.describe() | {"address": choice.address()}
+
+
+def describe_live(choice: Choice) -> dict[str, Any]:
+    """Return what the device is and, as `status`, what it does now."""
+    config = choice.configuration()
+    if config is None:
+        return query_info(choice.address())
+    with Emulator(config) as emulator:
+        return emulator.info() | {"address": choice.address()}
 
 
 def brief(found: dict[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def program_document(program: Program) -> dict[str, Any]:
         "format": "tsp",
         "tasks": program.task_count,
         "edges": program.edge_count,
-        "opcodes": {Opcode(code).name: int(opcodes[code]) for code in np.flatnonzero(opcodes)},
+        "opcodes": {code.name: int(opcodes[code]) for code in Opcode if opcodes[code]},
         "most_predecessors": most_predecessors,
         "most_blocks": most_blocks,
         "classes": [

@@ -31,7 +31,7 @@ class Canvas:
 
 def task_by_task(occupancy: Occupancy, canvas: Canvas) -> bool:
     """Return whether the run is small enough for a drawing task by task."""
-    if not occupancy.blocks or not occupancy.makespan_ps:
+    if not occupancy.blocks or not occupancy.makespan_ps or not occupancy.exact_timeline:
         return False
     mean = occupancy.serial_ps / len(occupancy.blocks) / occupancy.makespan_ps
     return mean * canvas.columns >= READABLE_TASK_COLUMNS

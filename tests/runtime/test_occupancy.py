@@ -26,7 +26,7 @@ def test_totals():
     assert (found.tasks, found.tasks_on_cores, found.failed) == (5, 3, 0)
     assert (found.makespan_ps, found.serial_ps) == (20, 40)
     assert found.busy_ps.tolist() == [20, 20]
-    assert found.core_tasks.tolist() == [2, 1]
+    assert found.core_blocks.tolist() == [2, 1]
     assert found.blocks == [(0, 5, 15, 1), (1, 5, 25, 2), (0, 15, 25, 3)]
 
 

@@ -1,5 +1,6 @@
 """Programs made from graphs: records, edges, and what an entry cannot say."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def graph(lines):
-    return parse_stg([line.encode() for line in lines], "g.stg")
+    return parse_stg(io.BytesIO("\n".join(lines).encode()), "g.stg")
 
 
 def test_records_of_a_diamond():

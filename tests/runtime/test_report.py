@@ -13,6 +13,11 @@ from tsemu.runtime.tsctl.report import MAX_ROWS, EngineRow, RunReport
 
 CLASSES = (EngineRow("AICORE", 0, 2, 500), EngineRow("DMA", 2, 1, 250))
 
+DEVICE = {
+    "soc": "edge-2", "address": "emu:edge-2", "policy": "rank", "profile": "ideal",
+    "clock_mode": "lockstep", "seed": 0,
+}  # fmt: skip
+
 
 def report(rows, classes=CLASSES, **changes):
     array = np.zeros(len(rows), CQE_DTYPE)
@@ -22,9 +27,9 @@ def report(rows, classes=CLASSES, **changes):
     found = Occupancy(sum(row.cores for row in classes))
     found.add(array)
     facts = {
-        "graph": "g.stg", "kind": "stg", "device": {"soc": "edge-2"}, "device_text": "edge-2",
+        "graph": "g.stg", "kind": "stg", "device": DEVICE,
         "edges": 3, "helpers": 0, "occupancy": found, "classes": classes, "cycles_per_unit": 500,
-        "blocks_exact": True, "wall_s": 0.5, "output": None,
+        "wall_s": 0.5, "output": None,
     }  # fmt: skip
     return RunReport(**(facts | changes))
 
@@ -74,7 +79,7 @@ def test_table_for_a_person():
     text = printed(report(DIAMOND, output="log.npy", helpers=1))
     assert "makespan     8.00 us  (4,000 cycles, 8 units of the graph)\n" in text
     assert "speed-up     1.50 over serial, on 2 cores\n" in text
-    assert "1 helpers for wide joins" in text
+    assert "1 more to join many predecessors" in text
     assert "completions  log.npy\n" in text
     assert "not used: 1 DMA\n" in text
     assert all(len(line) < 100 and line == line.rstrip() for line in text.splitlines())
@@ -96,5 +101,10 @@ def test_many_cores_are_drawn_in_groups():
     assert sum(int(row.split()[4]) for row in rows) == 1000
 
 
-def test_several_blocks_are_said_not_to_be_exact():
-    assert "several blocks" in printed(report(DIAMOND, blocks_exact=False))
+def test_tasks_of_several_blocks_are_counted_by_the_device():
+    found = report(DIAMOND)
+    found.occupancy.use_counters([8 * US, 8 * US, 0], [30, 20, 0])
+    text = printed(found)
+    assert "speed-up     2.00 over serial, on 2 cores\n" in text
+    assert "a task of several blocks is drawn on the core of its first block\n" in text
+    assert "core           busy     blocks  timeline\n" in text

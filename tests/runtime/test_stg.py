@@ -1,5 +1,6 @@
 """Reading STG files: both ways of counting, and one exact error per way to be wrong."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -7,14 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tsemu.runtime import stg
 from tsemu.runtime.errors import GraphError
-from tsemu.runtime.stg import DUMMY_TASKS, MAX_NUMBER, MAX_TASKS, parse_stg, read_stg
+from tsemu.runtime.stg import DUMMY_TASKS, MAX_TASKS, parse_stg, read_stg
+from tsemu.runtime.stg_bulk import MAX_NUMBER, parse_block
 
 DATA = Path(__file__).parent / "data"
 
 
 def parse(text):
-    return parse_stg(text.encode().splitlines(keepends=True), "g.stg")
+    return parse_stg(io.BytesIO(text.encode()), "g.stg")
 
 
 def error(text):
@@ -129,7 +132,7 @@ def test_long_value_is_abbreviated_in_the_message():
 
 def test_binary_file_is_named_as_such():
     with pytest.raises(GraphError, match=r"an STG file, or a \.tsp program"):
-        parse_stg([bytes(range(128, 256))], "g.stg")
+        parse_stg(io.BytesIO(bytes(range(128, 256))), "g.stg")
 
 
 @given(st.data())
@@ -154,3 +157,50 @@ def test_what_is_written_is_read_back_in_topological_order(data):
         assert found == sorted(set(found))
         assert all(before < place for before in found)
         assert {int(graph.ids[p]) for p in found} == {ids[p] for p in edges[task_of[name]]}
+
+
+ODD = [
+    "1 1 0", "2 3 1 1", "", "   ", "3 1 2 1 2", "# comment", "4 4 0 # more", "5 1 x", "6 1",
+    "7 1 1", "8 1 0 4", "9 4294967296 0", "10 99999999999 0", "\t11  007 0\r", "12 1 0 \v",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(ODD), max_size=8), st.booleans())
+def test_blocks_and_lines_find_the_same(rows, ended):
+    block = ("\n".join(rows) + "\n" * ended).encode()
+    records = stg._Records("g.stg")
+    try:
+        for number, line in enumerate(block.split(b"\n"), 5):
+            if values := stg._numbers(line, number, "g.stg"):
+                records.add(number, values)
+    except GraphError:
+        assert parse_block(block) is None
+        return
+    bulk = parse_block(block)
+    if bulk is None:
+        assert b"#" in block
+        return
+    other = stg._Records("g.stg")
+    other.add_bulk(5, bulk)
+    for name in ("ids", "times", "starts", "edges", "lines"):
+        assert getattr(other, name) == getattr(records, name), name
+
+
+def test_graph_larger_than_a_block_and_an_error_in_the_last_of_them(monkeypatch):
+    monkeypatch.setattr(stg, "BLOCK_BYTES", 64)
+    lines = [
+        "500",
+        *(f"{task} 1 {min(task, 1)}{f' {task - 1}' * min(task, 1)}" for task in range(500)),
+    ]
+    graph = parse("\n".join(lines))
+    assert (graph.tasks, graph.edges) == (500, 499)
+    lines[450] = "449 1 1 777"
+    assert error("\n".join(lines))[:3] == (451, "predecessor 1", 777)
+    lines[450] = "449 1 1 -7"
+    assert error("\n".join(lines))[:3] == (451, "predecessor 1", "-7")
+
+
+def test_endless_line_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(stg, "MAX_LINE_BYTES", 1000)
+    assert error("1" * 5000)[:3] == (1, "line length", "over 1000 bytes")
+    assert error("3\n" + "1 1 0\n" * 2 + "1" * 2_000_000)[:2] == (4, "line length")
