@@ -305,6 +305,8 @@ def _check_operands(entry: Entry, path: str) -> None:
     if entry.layout is SQE_POISONED and entry.opcode not in _EVENT_OPCODES:
         for name in ("event", "event_value", "event_context"):
             _zero(entry, name, path)
+    if entry.layout is SQE_POISONED and not entry.ancestor:
+        raise ParseError(f"{path}.ancestor", 0, "a ticket, 1 or more")
     if entry.layout is SQE and entry.opcode in _BLOCK_OPCODES and not entry.blocks:
         raise ParseError(f"{path}.blocks", 0, "1 to 65535 blocks")
     if entry.opcode == Opcode.EVENT_RECORD and not entry.event_value:

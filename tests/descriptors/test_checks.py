@@ -20,7 +20,7 @@ RECORD = {
     "slot": 4,
     "predecessors": [0xFFFF] * 3,
 }
-POISONED = {"version": 1, "opcode": 1, "flags": 0x80, "slot": 4, "predecessors": [0xFFFF] * 3}
+POISONED = COPY | {"opcode": 1, "flags": 0x80, "ancestor": 3}
 EXTENDED = {"kind": 1, "count": 2, "ticket": 8, "predecessors": [1, 2, *[0] * 24]}
 MESSAGE = {"magic": 0x55455354, "major": 1, "kind": 1, "token": 7}
 
@@ -73,6 +73,7 @@ def error_of(parse, data):
         (SQE_EVENT, RECORD, {"reserved1": 5}, "reserved1", 5, "0"),
         (SQE_EVENT, RECORD, {"reserved2": 5}, "reserved2", 5, "0"),
         (SQE_POISONED, POISONED, {"reserved0": 5}, "reserved0", 5, "0"),
+        (SQE_POISONED, POISONED, {"ancestor": 0}, "ancestor", 0, "a ticket, 1 or more"),
         (SQE_POISONED, POISONED, {"event": 5}, "event", 5, "0"),
         (SQE_POISONED, POISONED, {"event_context": 5}, "event_context", 5, "0"),
     ],

@@ -99,7 +99,7 @@ def test_random_programs_round_trip(data):
 
 
 def test_task_record_is_the_layout_of_the_c_driver():
-    assert TASK_DTYPE == PROGRAM_TASK.dtype
+    assert PROGRAM_TASK.dtype == TASK_DTYPE
     assert TASK_DTYPE.itemsize == 72
     tail = [name for name in PROGRAM_TASK.dtype.names if PROGRAM_TASK.offset(name) >= 60]
     assert tail == [

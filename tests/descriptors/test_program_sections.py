@@ -149,6 +149,15 @@ def test_tasks_as_last_section(file):
     assert error.expected == "an EDGES section after it"
 
 
+def test_section_that_reaches_into_the_table(file):
+    limit = int(file.header["table_offset"][0])
+    length = limit - int(file.table["offset"][META]) + 1
+    file.table["length"][META] = length
+    error = refused(file.seal())
+    assert (error.path, error.value) == ("program.sections[8].length", length)
+    assert error.expected == f"an end at {limit} or before, the table"
+
+
 def test_chunk_without_tasks(file):
     file.table["count"][TASKS] = file.table["length"][TASKS] = 0
     error = refused(file.seal())
