@@ -13,17 +13,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tsemu.descriptors.codes import ABI_MAJOR, ABI_MINOR, ContextState, ControlStatus
+from tsemu.descriptors.codes import ABI_MAJOR, ABI_MINOR, ControlStatus
 from tsemu.mailbox.errors import RefusedError
 from tsemu.mailbox.inprocess import InProcessLink
 from tsemu.mailbox.memory import MemoryObject, new_eventfd
-from tsemu.ts_firmware import contexts
+from tsemu.ts_firmware import contexts, observe
 from tsemu.ts_firmware._device import ffi, lib
 from tsemu.ts_firmware.config import CData, SocConfig, load
 from tsemu.ts_firmware.settings import ConfigError, flatten
 
+__all__ = ["ConfigError", "Context", "DevicePanicError", "Emulator", "Reason", "configure"]
+
 DETAIL_BYTES = 256
-STATES = {int(state): state.name for state in ContextState}
 CONSOLE_BYTES = 4096
 CLOSE_SLICES = 50
 """Slices that closing an embedded context may take before its memory is given up later."""
@@ -100,9 +101,7 @@ class Emulator:
         detail = ffi.new("char[]", DETAIL_BYTES)
         self._device = lib.device_create(self._structure, detail, DETAIL_BYTES)
         if self._device == ffi.NULL:
-            raise ConfigError(
-                "soc", self.config.name, _text(detail) or "no memory", "change the configuration"
-            )
+            raise ConfigError(*_detail(_text(detail)))
 
     def __enter__(self) -> Self:
         return self
@@ -172,7 +171,7 @@ class Emulator:
         if number == lib.DEVICE_E_CONTEXTS:
             return _no_context(len(self._contexts), limit)
         if number == lib.DEVICE_E_OPTIONS:
-            return _bad_options("the device does not take these options")
+            return _bad_options("options||the device does not take these options|")
         return RefusedError(
             ControlStatus.NO_RESOURCE, "memory", name, "no memory left", "ask for fewer slots"
         )
@@ -265,46 +264,11 @@ class Emulator:
     def status(self) -> dict[str, Any]:
         """Return live counters: time, contexts, cores. Costs no virtual time."""
         self._check_open()
-        counts = ffi.new("struct device_status *")
-        lib.device_status(self._device, counts)
-        names = ("now_ps", "admitted", "completed", "dispatched", "instants", "hold_limits")
-        return {
-            **{name: int(getattr(counts, name)) for name in names},
-            "contexts": [self._context_status(context) for context in self._contexts.values()],
-            "cores": self._core_status(int(counts.cores)),
-        }
-
-    def _context_status(self, context: Context) -> dict[str, Any]:
-        found = ffi.new("struct device_context_status *")
-        lib.device_context_status(self._device, context.number, found)
-        state = int(found.state)
-        return {
-            "context": context.number,
-            "name": context.name,
-            "process": context.process,
-            "state": STATES.get(state, "CLOSED"),
-            **{
-                name: int(getattr(found, name))
-                for name in ("admitted", "completed", "incomplete", "published")
-            },
-            "holds": bool(found.holds),
-            "waits": bool(found.waits),
-        }
-
-    def _core_status(self, count: int) -> list[dict[str, Any]]:
-        cores = ffi.new("struct device_core_status[]", max(count, 1))
-        found = int(lib.device_cores(self._device, cores, count))
-        classes = [name.upper() for name in self.config.classes]
-        return [
-            {
-                "core": number,
-                "engine_class": classes[core.engine_class],
-                "busy": bool(core.busy),
-                "busy_ps": int(core.busy_ps),
-                "blocks": int(core.blocks),
-            }
-            for number, core in enumerate(cores[0:found])
+        clients = [
+            observe.Client(context.number, context.name, context.process)
+            for context in self._contexts.values()
         ]
+        return observe.status(self._device, self.config, clients)
 
     def wall_wait_ns(self) -> int:
         """Return how long the loop may sleep after HELD or TIMER, in wall nanoseconds."""
@@ -408,7 +372,14 @@ def _no_context(used: int, limit: int) -> RefusedError:
 
 
 def _bad_options(detail: str) -> RefusedError:
-    return RefusedError(ControlStatus.BAD_VALUE, "options", "", detail, "change this option")
+    field, value, message, hint = _detail(detail)
+    return RefusedError(ControlStatus.BAD_VALUE, field, value, message, hint)
+
+
+def _detail(text: str) -> tuple[str, str, str, str]:
+    """Split the device's `field|value|message|hint`."""
+    field, value, message, hint = (*text.split("|"), "", "", "", "")[:4]
+    return field or "options", value, message or "cannot be used", hint or "change this value"
 
 
 def _text(characters: CData) -> str:

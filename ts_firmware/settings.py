@@ -139,7 +139,9 @@ SETTINGS: Mapping[str, Setting] = {
         "latency of an interrupt to the host, ps; -1: as the profile says", -1, -1, SECOND_PS
     ),
     "clock.mode": ClockSetting("how virtual time relates to the hosts", "lockstep"),
-    "clock.clients": Setting("lockstep: the clock starts when so many clients are there", 1, 1, 64),
+    "clock.clients": Setting(
+        "lockstep: clients with which the clock starts; they then hold it; 0: at once", 0, 0, 64
+    ),
     "clock.hold_limit_ms": Setting(
         "wall time that a client may hold the clock while another waits, ms", 10_000, 1
     ),
