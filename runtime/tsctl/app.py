@@ -125,7 +125,7 @@ def run(
     then options of `tsemu run`.
     """
     with exits.reported():
-        job = run_command.Job(graph, output, engine_class, cycles_per_unit, quiet=as_json)
+        job = run_command.Job(graph, output, engine_class, cycles_per_unit)
         choice = Choice(
             device, soc, tuple(settings or ()), policy, clock, seed, name, slots, window
         )

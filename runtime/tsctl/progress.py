@@ -1,6 +1,7 @@
 """A progress bar on standard error, for runs that take long enough to wonder."""
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -37,12 +38,19 @@ class RunProgress:
     Shows nothing when standard error is not a terminal.
     """
 
-    def __init__(self, total: int, *, quiet: bool = False) -> None:
-        self._console = Console(stderr=True)
+    def __init__(
+        self,
+        total: int,
+        *,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console or Console(stderr=True)
+        self._clock = clock
         self._total = total
         self._done = 0
-        self._start = time.monotonic()
-        self._wanted = self._console.is_terminal and not quiet and total > 0
+        self._start = clock()
+        self._wanted = self._console.is_terminal and total > 0
         self._bar: Progress | None = None
 
     def __enter__(self) -> Self:
@@ -63,7 +71,7 @@ class RunProgress:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self._done)
         elif self._wanted:
-            elapsed = time.monotonic() - self._start
+            elapsed = self._clock() - self._start
             if elapsed > FIRST_LOOK_S and elapsed * self._total > LONG_RUN_S * self._done:
                 self._show()
 

@@ -28,7 +28,6 @@ class Job:
     output: Path | None = None
     engine_class: str | None = None
     cycles_per_unit: int | None = None
-    quiet: bool = False
 
 
 def run(job: Job, choice: Choice) -> RunReport:
@@ -44,7 +43,7 @@ def run(job: Job, choice: Choice) -> RunReport:
         program, cycles_per_unit = _program(source, job, rows)
         stack.enter_context(program)
         log = stack.enter_context(CompletionLog(job.output)) if job.output else None
-        progress = stack.enter_context(RunProgress(program.task_count, quiet=job.quiet))
+        progress = stack.enter_context(RunProgress(program.task_count))
         occupancy = Occupancy(sum(row.cores for row in rows))
 
         def take(completions: Completions) -> None:
