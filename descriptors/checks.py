@@ -61,7 +61,7 @@ class Entry:
         """The 64 bytes that it was parsed from."""
         return self.layout.build(self.values)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  the type depends on the layout
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the type depends on the layout
         """Value of the field called `name`."""
         values: dict[str, Any] = object.__getattribute__(self, "values")
         if name in values:

@@ -159,3 +159,13 @@ PROGRAM_TASK = layout(
 
 TASK_DTYPE = PROGRAM_TASK.dtype
 """NumPy type of a task record: 72 bytes."""
+
+FILE_LAYOUTS = (
+    PROGRAM_HEADER,
+    PROGRAM_SECTION,
+    PROGRAM_STREAM,
+    PROGRAM_CLASS,
+    PROGRAM_KERNEL,
+    PROGRAM_BUFFER,
+)
+"""Layouts of the file that only Python reads; C sees the task record alone."""

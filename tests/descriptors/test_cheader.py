@@ -5,16 +5,8 @@ import sysconfig
 
 import pytest
 
-from tsemu.descriptors import cheader, program_layout
-
-FILE_LAYOUTS = (
-    program_layout.PROGRAM_HEADER,
-    program_layout.PROGRAM_SECTION,
-    program_layout.PROGRAM_STREAM,
-    program_layout.PROGRAM_CLASS,
-    program_layout.PROGRAM_KERNEL,
-    program_layout.PROGRAM_BUFFER,
-)
+from tsemu.descriptors import cheader
+from tsemu.descriptors.program_layout import FILE_LAYOUTS
 
 
 def test_committed_header_is_the_generated_one(root):

@@ -6,18 +6,11 @@ from construct import GreedyBytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsemu.descriptors import cheader, program_layout
+from tsemu.descriptors import cheader
 from tsemu.descriptors.errors import ParseError
 from tsemu.descriptors.layout import Array, Int8ul, Int16ul, Int32ul, Int64ul, Layout, layout
+from tsemu.descriptors.program_layout import FILE_LAYOUTS
 
-FILE_LAYOUTS = (
-    program_layout.PROGRAM_HEADER,
-    program_layout.PROGRAM_SECTION,
-    program_layout.PROGRAM_STREAM,
-    program_layout.PROGRAM_CLASS,
-    program_layout.PROGRAM_KERNEL,
-    program_layout.PROGRAM_BUFFER,
-)
 ALL = (*cheader.LAYOUTS, *FILE_LAYOUTS)
 
 
