@@ -82,17 +82,21 @@ def run(
         typer.Option("--clock", metavar="MODE", help="lockstep, free or paced:FACTOR."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of the embedded device.")
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of the embedded device.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Name of this client at the device.")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Name of this client at the device."),
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option("--window", min=1, max=65534, help="Tasks that the scheduler looks at."),
+        typer.Option(
+            "--window", metavar="N", min=1, max=65534, help="Tasks that the scheduler looks at."
+        ),
     ] = None,
     slots: Annotated[
-        int | None, typer.Option("--slots", min=2, max=65535, help="Places for tasks in flight.")
+        int | None,
+        typer.Option("--slots", metavar="N", min=2, max=65535, help="Places for tasks in flight."),
     ] = None,
     engine_class: Annotated[
         str | None,
@@ -104,7 +108,7 @@ def run(
     ] = None,
     cycles_per_unit: Annotated[
         int | None,
-        typer.Option("--cycles-per-unit", min=1, max=(1 << 32) - 1, help=CYCLES_HELP),
+        typer.Option("--cycles-per-unit", metavar="N", min=1, max=(1 << 32) - 1, help=CYCLES_HELP),
     ] = None,
     output: Annotated[
         Path | None,
@@ -118,7 +122,7 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a task graph and say how long it took and what each core did.
+    """Run a task graph and show what each core did.
 
     The makespan is the time from the first task's start to the last one's end. The device is made
     for this run unless --device names a running one; --soc, --set, --policy, --clock and --seed are
@@ -142,7 +146,7 @@ def run(
 def info(
     device: Device = None, soc: Soc = None, settings: Settings = None, as_json: Json = False
 ) -> None:
-    """Describe a device: engine classes, scheduler, limits, and what it does now."""
+    """Describe a device and what it does now."""
     with exits.reported():
         found = info_command.document(Choice(device, soc, tuple(settings or ())))
         if as_json:
@@ -158,7 +162,7 @@ def show(
     ],
     as_json: Json = False,
 ) -> None:
-    """Check a graph or program and say what is in it, without running it."""
+    """Check a graph or program and say what is in it."""
     with exits.reported():
         found = show_command.document(open_source(file))
         if as_json:
@@ -183,6 +187,7 @@ def compile_(
         int,
         typer.Option(
             "--cycles-per-unit",
+            metavar="N",
             min=1,
             max=(1 << 32) - 1,
             help="Cycles of one time unit of the graph. With the frequency of the class in MHz a "
@@ -191,7 +196,10 @@ def compile_(
     ] = COMPILE_CYCLES,
     as_json: Json = False,
 ) -> None:
-    """Turn an STG graph into a program file: one out-of-order stream, values for policy rank."""
+    """Turn an STG graph into a program file.
+
+    The program has one out-of-order stream; its tasks carry scheduling values for policy rank.
+    """
     with exits.reported():
         source = read_stg(graph)
         write_program(source, output, engine_class.upper(), cycles_per_unit)

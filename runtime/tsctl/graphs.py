@@ -6,7 +6,7 @@ from pathlib import Path
 from tsemu.descriptors.program import Program
 from tsemu.descriptors.program_layout import PROGRAM_MAGIC
 from tsemu.runtime.graph import Graph
-from tsemu.runtime.stg import read_stg
+from tsemu.runtime.stg import parse_stg
 from tsemu.runtime.tsctl.exits import InputFile
 
 MAGIC = PROGRAM_MAGIC.to_bytes(4, "little")
@@ -32,9 +32,9 @@ def open_source(path: Path) -> Source:
     Raises `GraphError` or `UsageError` when its content is wrong, and `OSError`.
     """
     with path.open("rb") as stream:
-        is_program = stream.read(len(MAGIC)) == MAGIC
-    if not is_program and path.suffix.lower() != ".tsp":
-        return Source(path, read_stg(path), None)
+        is_program = stream.peek(len(MAGIC))[: len(MAGIC)] == MAGIC
+        if not is_program and path.suffix.lower() != ".tsp":
+            return Source(path, parse_stg(stream, str(path)), None)  # a pipe is fine too
     with InputFile(str(path)).named():
         program = Program.open(path)
         program.verify()

@@ -1,5 +1,6 @@
 """Reading STG files: both ways of counting, and one exact error per way to be wrong."""
 
+import contextlib
 import io
 from pathlib import Path
 
@@ -198,6 +199,12 @@ def test_graph_larger_than_a_block_and_an_error_in_the_last_of_them(monkeypatch)
     assert error("\n".join(lines))[:3] == (451, "predecessor 1", 777)
     lines[450] = "449 1 1 -7"
     assert error("\n".join(lines))[:3] == (451, "predecessor 1", "-7")
+
+
+@given(st.binary(max_size=200) | st.text("0123456789 \n#-", max_size=200).map(str.encode))
+def test_any_bytes_are_a_graph_or_a_graph_error(content):
+    with contextlib.suppress(GraphError):
+        assert parse_stg(io.BytesIO(content), "g.stg").tasks > 0
 
 
 def test_endless_line_is_not_read_to_its_end(monkeypatch):
