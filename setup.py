@@ -100,7 +100,7 @@ def extensions() -> list[Extension]:
     library = extension(LIBRARY, ("mailbox/csrc/*.c", "host_driver/csrc/*.c"), driver_include)
     if library:
       library.define_macros = [("_GNU_SOURCE", None)]  # eventfd, memfd, clocks: Linux only
-      library.extra_link_args = ["-Wl,-soname,libtsemu.so", "-pthread"]
+      library.extra_link_args = ["-Wl,-soname,libtsemu.so", "-Wl,-z,defs", "-pthread"]
     binding = extension(
         "tsemu.host_driver._driver", (), driver_include, script="host_driver/build_driver.py"
     )
