@@ -161,16 +161,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("demo", help=demo.__doc__)
-    tests = commands.add_parser("test", help=test.__doc__)
-    tests.add_argument("pytest", nargs=argparse.REMAINDER, help="arguments for pytest")
-    wanted = parser.parse_args()
+    commands.add_parser("test", help=f"{test.__doc__} More arguments go to pytest.")
+    wanted, arguments = parser.parse_known_args()
+    if arguments and wanted.command != "test":
+        parser.error(f"unrecognized arguments: {' '.join(arguments)}")
     lacks = missing()
     if lacks:
         raise SystemExit("This machine lacks:\n" + "\n".join(f"  - {item}" for item in lacks))
     if wanted.command == "demo":
         demo()
     else:
-        test(wanted.pytest)
+        test(arguments)
 
 
 if __name__ == "__main__":
