@@ -24,6 +24,8 @@ from tsemu.ts_firmware.emulator import SLICE_NS, Emulator, Reason
 
 POLL_EVERY_NS = 1_000_000
 """Sockets are looked at no more often than this while the device is busy, in wall time."""
+LONGEST_SLEEP_S = 3600.0
+"""epoll takes no longer times; the device says "for ever" with the largest 64-bit number."""
 DYING_POLL_S = 0.1
 """A sleep is no longer than this while a client's last blocks have not ended."""
 
@@ -117,7 +119,7 @@ class Server:
         """How long nothing but a doorbell, a message or a signal is expected to happen."""
         limits = [self._link.expire()]
         if reason != Reason.IDLE:
-            limits.append(self._emulator.wall_wait_ns() / 1e9)
+            limits.append(min(self._emulator.wall_wait_ns() / 1e9, LONGEST_SLEEP_S))
         if self._emulator.dying:
             limits.append(DYING_POLL_S)
         return min((limit for limit in limits if limit is not None), default=None)

@@ -52,6 +52,7 @@ struct hal_client {
     bool blocked;                 /* the next entry is there and cannot be admitted now */
     bool waits;                   /* a wait is posted and its condition is false */
     bool waits_for_result;        /* one of them is not that of a blocked launch */
+    bool mends;                   /* it has to write a refused entry anew, whatever it waits for */
 };
 enum hal_settled { HAL_UNSETTLED = 0, HAL_SETTLED = 1, HAL_INPUT_AGAIN = 2 };
 enum hal_settled hal_client_settled(struct hal *hal, const struct hal_client *client);

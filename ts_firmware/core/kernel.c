@@ -18,8 +18,10 @@ static void describe(const struct fw *fw, const struct context *context, struct 
     client->admitted = context->admitted;
     client->completed = context->completed;
     client->blocked = context->blocked;
-    client->waits = context->posted != 0;
-    client->waits_for_result = false;
+    client->mends = context->refused && !context->errored && !context->closing;
+    /* A context in error submits nothing more: its last blocks must not wait for the client. */
+    client->waits = context->errored || (context->posted && !client->mends);
+    client->waits_for_result = context->errored;
     for (uint32_t bits = context->posted; bits; bits &= bits - 1u)
         if (!(context->waits[__builtin_ctz(bits)].flags & TSEMU_WAIT_FLAG_LAUNCH))
             client->waits_for_result = true;

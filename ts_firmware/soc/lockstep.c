@@ -47,7 +47,7 @@ static bool process_waits(const struct device *dev, uint32_t id)
 
 static bool holds_at_all(const struct device *dev, const struct hal_client *client)
 {
-    return dev->config.clients || client->admitted != client->completed;
+    return dev->config.clients || client->mends || client->admitted != client->completed;
 }
 
 static bool broken(struct device *dev, const struct hal_client *client)
@@ -86,7 +86,8 @@ bool lockstep_gap_is_held(struct device *dev)
         if (!dev->contexts[id].open)
             continue;
         fw_client(dev->fw, id, &client);
-        if (client.waits ? wait_counts(dev, &client, false) : fw_client_waits(dev->fw, id))
+        if (!client.mends &&
+            (client.waits ? wait_counts(dev, &client, false) : fw_client_waits(dev->fw, id)))
             continue;
         if (!(holds_at_all(dev, &client) || client.blocked) || broken(dev, &client) ||
             process_waits(dev, id))

@@ -1,0 +1,341 @@
+"""The device against a client that writes its entries by hand: what it refuses, and that it lives.
+
+Entries go through the same ring code as those of the driver, but nothing checks them before.
+"""
+
+import numpy as np
+import pytest
+
+from tsemu.descriptors.codes import (
+    NO_SLOT,
+    Answer,
+    ContextState,
+    ExtensionKind,
+    Opcode,
+    Refusal,
+    SqeFlag,
+    Status,
+    WaitKind,
+)
+from tsemu.descriptors.control import CONTROL_PAGE
+from tsemu.descriptors.entries import CQE, EXTENSION, SQE, SQE_COPY
+from tsemu.mailbox.ring import Ring, Word, cqe_ok, seal_sqes
+from tsemu.ts_firmware.emulator import Emulator
+
+OFFSETS = {field.name: field.offset for field in CONTROL_PAGE.fields}
+SLOTS = 16
+
+
+class RawClient:
+    """A context and what a driver would do with it, without any of its checks."""
+
+    def __init__(self, emulator, name="raw", **options):
+        self.emulator = emulator
+        options = {"slots": SLOTS, "host_heap_mib": 1, "device_heap_mib": 1, **options}
+        self.link = emulator.open_context(name, options)
+        page = self.page()
+        self.words = {}
+        memory = self.link.memory
+        self.sq = Ring(
+            memory, page.sq_offset, page.sq_entries, OFFSETS["sq_head"], OFFSETS["sq_tail"]
+        )
+        self.cq = Ring(
+            memory, page.cq_offset, page.cq_entries, OFFSETS["cq_head"], OFFSETS["cq_tail"]
+        )
+        self.submitted = 0
+
+    def page(self):
+        return CONTROL_PAGE.parse(self.link.memory[:4096])
+
+    def word(self, name, offset=0):
+        key = OFFSETS[name] + offset
+        if key not in self.words:
+            self.words[key] = Word(self.link.memory, key)
+        return self.words[key]
+
+    def sqe(self, **fields):
+        """One KERNEL entry, valid unless `fields` say otherwise."""
+        self.submitted += 1
+        entry = np.zeros(1, SQE.dtype)
+        values = {
+            "version": 1,
+            "opcode": Opcode.KERNEL,
+            "ticket": self.submitted,
+            "slot": (self.submitted - 1) % SLOTS,
+            "cycles": 1000,
+            "blocks": 1,
+            "predecessors": NO_SLOT,
+        }
+        for name, value in {**values, **fields}.items():
+            entry[name] = value
+        return entry
+
+    def push(self, *entries, seal=True):
+        together = np.concatenate([entry.view(np.uint8) for entry in entries])
+        if seal:
+            seal_sqes(together, self.sq.tail.load(), self.sq.entries)
+        assert self.sq.push(together) == len(entries)
+
+    def post(self, kind=WaitKind.ALL, a=None, slot=0):
+        """Post a wait; returns the sequence number of its answer."""
+        at = slot * 64
+        sequence = self.word("answers", at).load() + 1
+        operands = (self.submitted, kind, 0, self.submitted if a is None else a, 0, 0, 0)
+        for index, value in enumerate(operands, start=1):
+            self.word("waits", at + 4 * index).store(int(value))
+        self.word("waits", at + 32).store(0xFFFFFFFF)
+        self.word("waits", at + 36).store(0xFFFFFFFF)
+        self.word("waits", at).store(sequence)
+        self.word("wait_posts").store(self.word("wait_posts").load() + 1)
+        return sequence
+
+    def wait(self):
+        """Post a wait for everything and turn the device until it is answered."""
+        return self.answer(self.post())
+
+    def answer(self, sequence):
+        """Turn the device until the wait is answered; returns the reason."""
+        for _ in range(100):
+            if self.answered(sequence):
+                return Answer(self.word("answers", 4).load())
+            self.emulator.run()
+        raise AssertionError(f"no answer: {self.emulator.status()}")
+
+    def answered(self, sequence):
+        return self.word("answers").load() == sequence
+
+    def completions(self):
+        raw = self.cq.pop(1000)
+        assert cqe_ok(raw).all()
+        return raw.view(CQE.dtype).reshape(-1)
+
+    def mend(self, entry):
+        """Write the refused entry anew, as the driver does, and say so."""
+        page = self.page()
+        raw = entry.view(np.uint8).copy()
+        seal_sqes(raw, page.refusal_position, self.sq.entries)
+        at = page.sq_offset + 64 * (page.refusal_position % page.sq_entries)
+        self.link.memory[at : at + 64] = raw.tobytes()
+        self.word("refusal_seen").store(page.refusal_sequence)
+
+    def close(self):
+        self.sq.release()
+        self.cq.release()
+        for word in self.words.values():
+            word.release()
+        self.link.close()
+
+
+@pytest.fixture
+def emulator():
+    with Emulator("edge-2", {"scheduler.profile": "ideal"}) as made:
+        yield made
+
+
+@pytest.fixture
+def client(emulator):
+    made = RawClient(emulator)
+    yield made
+    made.close()
+
+
+def test_a_task_by_hand(client):
+    client.push(client.sqe(user_tag=77))
+    assert client.wait() == Answer.MET
+    (cqe,) = client.completions()
+    assert (cqe["ticket"], cqe["user_tag"], cqe["status"]) == (1, 77, Status.OK)
+    assert cqe["end_ps"] - cqe["start_ps"] == 1000 * 2000  # cycles at 500 MHz
+
+
+def test_more_tasks_than_the_rings_hold_come_back_once_each(client):
+    got = []
+    for _ in range(20):
+        client.push(*[client.sqe() for _ in range(8)])
+        assert client.wait() == Answer.MET
+        got += client.completions()["ticket"].tolist()
+    assert sorted(got) == list(range(1, 161))
+
+
+# What is wrong with the entry, and the reason and the value that the device must name.
+REFUSED = {
+    "version": ({"version": 9}, Refusal.VERSION, 9),
+    "opcode": ({"opcode": 200}, Refusal.OPCODE, 200),
+    "opcode of later": ({"opcode": Opcode.SWITCH}, Refusal.UNSUPPORTED, Opcode.SWITCH),
+    "flag of later": ({"flags": SqeFlag.GANG}, Refusal.UNSUPPORTED, None),
+    "reserved bits": ({"flags": 0x8000}, Refusal.RESERVED_BITS, None),
+    "class": ({"engine_class": 7}, Refusal.ENGINE_CLASS, 7),
+    "class that moves bytes": ({"engine_class": 2}, Refusal.ENGINE_CLASS, 2),
+    "priority": ({"priority": 8}, Refusal.PRIORITY, 8),
+    "stream": ({"stream": 9}, Refusal.STREAM, 9),
+    "stream out of range": ({"stream": 65535}, Refusal.STREAM, 65535),
+    "blocks": ({"blocks": 0}, Refusal.BLOCKS, 0),
+    "ticket ahead": ({"ticket": 3}, Refusal.TICKET, 3),
+    "ticket again": ({"ticket": 1}, Refusal.TICKET, 1),
+    "slot": ({"slot": SLOTS}, Refusal.SLOT, SLOTS),
+    "slot in use": ({"slot": 0}, Refusal.SLOT, 0),
+    "empty slot": ({"predecessors": [9, NO_SLOT, NO_SLOT]}, Refusal.EMPTY_SLOT, 9),
+    "slot of nobody": ({"predecessors": [999, NO_SLOT, NO_SLOT]}, Refusal.EMPTY_SLOT, 999),
+    "itself": ({"predecessors": [1, NO_SLOT, NO_SLOT]}, Refusal.EMPTY_SLOT, 1),
+    "argument": ({"argument": 64}, Refusal.ADDRESS, 64),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_bad_entry_is_named_and_a_mended_one_goes_on(emulator, client, case):
+    fields, reason, value = REFUSED[case]
+    client.push(client.sqe(cycles=10**6))  # holds slot 0
+    bad = client.sqe(**fields)
+    client.submitted -= 1
+    good = client.sqe()
+    client.push(bad)
+    sequence = client.post()
+    emulator.run()
+    page = client.page()
+    assert page.state == ContextState.REFUSED
+    assert (page.refusal_sequence, page.refusal_position) == (1, 1)
+    assert page.refusal_reason == reason, Refusal(page.refusal_reason).name
+    if value is not None:
+        assert page.refusal_value == value
+    client.mend(good)
+    assert client.answer(sequence) == Answer.MET
+    assert [int(c["status"]) for c in client.completions()] == [Status.OK, Status.OK]
+    assert client.page().state == ContextState.ACTIVE
+
+
+@pytest.mark.parametrize("byte", [0, 1, 13, 17, 40, 63])
+def test_a_damaged_entry_is_found_by_its_crc(emulator, client, byte):
+    entry = client.sqe()
+    seal_sqes(entry, 0, client.sq.entries)
+    damaged = entry.view(np.uint8).copy()
+    damaged[byte] ^= 0x10
+    client.push(damaged, seal=False)
+    sequence = client.post()
+    emulator.run()
+    assert client.page().refusal_reason == Refusal.CRC
+    client.mend(entry)
+    assert client.answer(sequence) == Answer.MET
+    assert client.completions()["status"].tolist() == [Status.OK]
+
+
+def test_an_entry_of_the_lap_before_is_stale(emulator, client):
+    entry = client.sqe()
+    seal_sqes(entry, client.sq.entries, client.sq.entries)
+    client.push(entry, seal=False)
+    client.post()
+    emulator.run()
+    assert client.page().refusal_reason == Refusal.STALE
+
+
+def test_three_bad_tries_end_the_context_and_no_other(emulator, client):
+    other = RawClient(emulator, "zzz")
+    client.push(client.sqe())
+    bad = client.sqe(blocks=0)
+    client.push(bad)
+    sequence = client.post()
+    for _ in range(2):
+        emulator.run()
+        assert client.page().state == ContextState.REFUSED
+        client.mend(bad)
+    for _ in range(10):
+        emulator.run()
+    assert client.page().state == ContextState.ERROR
+    assert client.answered(sequence)
+    assert client.word("answers", 4).load() == Answer.CONTEXT_ERROR
+    assert len(client.completions()) == 1
+    other.push(other.sqe())
+    assert other.wait() == Answer.MET
+    other.close()
+
+
+@pytest.mark.parametrize("ahead", [17, 1000, 2**31, 2**32 - 1])
+def test_a_tail_beyond_the_ring_is_refused(emulator, client, ahead):
+    client.sq.tail.store(ahead)
+    client.post()
+    emulator.run()
+    assert client.page().refusal_reason == Refusal.DOORBELL
+
+
+COPIES = {
+    "outside": ((0, 0, 64), Refusal.ADDRESS),
+    "end": ((None, -64, 128), Refusal.ADDRESS),
+    "overflow": ((None, -64, 2**64 - 32), Refusal.ADDRESS),
+    "all": ((None, 0, 2**64 - 1), Refusal.ADDRESS),
+    "misaligned": ((None, 4, 64), Refusal.ALIGNMENT),
+}
+
+
+@pytest.mark.parametrize("case", COPIES)
+@pytest.mark.parametrize("side", ["source", "destination"])
+def test_addresses_outside_the_window_are_refused(emulator, client, case, side):
+    (base, shift, length), reason = COPIES[case]
+    page = client.page()
+    start = page.device_base if base is None else base
+    end = page.device_base + page.device_heap_size
+    entry = client.sqe(opcode=Opcode.MEMCPY, engine_class=2, blocks=0)
+    copy = entry.view(SQE_COPY.dtype)
+    copy["source"] = copy["destination"] = page.host_base
+    copy["length"] = length
+    copy[side] = end + shift if shift < 0 else start + shift
+    client.push(entry)
+    client.post()
+    emulator.run()
+    assert client.page().refusal_reason == reason
+
+
+def extension(owner, slots, **fields):
+    entry = np.zeros(1, EXTENSION.dtype)
+    entry["kind"], entry["count"], entry["ticket"] = ExtensionKind.PREDECESSORS, len(slots), owner
+    entry["predecessors"][0, : len(slots)] = slots
+    for name, value in fields.items():
+        entry[name] = value
+    return entry
+
+
+def test_predecessors_in_an_extension(client):
+    client.push(*[client.sqe() for _ in range(6)])
+    entry = client.sqe(flags=1, predecessors=[0, 1, 2])
+    client.push(entry, extension(7, [3, 4, 5]))
+    assert client.wait() == Answer.MET
+    ends = {int(c["ticket"]): (int(c["start_ps"]), int(c["end_ps"])) for c in client.completions()}
+    assert ends[7][0] >= max(end for ticket, (_, end) in ends.items() if ticket < 7)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kind": 9}, {"count": 27}, {"count": 0}, {"ticket": 5}], ids=str
+)
+def test_a_bad_extension_is_refused(emulator, client, fields):
+    client.push(client.sqe(cycles=10**6))
+    client.push(client.sqe(flags=1, predecessors=[0, 0, 0]), extension(2, [0], **fields))
+    client.post()
+    emulator.run()
+    assert client.page().refusal_reason in (Refusal.EXTENSION, Refusal.TICKET)
+
+
+def test_an_extension_that_was_never_written_is_refused(emulator, client):
+    client.push(client.sqe(flags=1))
+    client.post()
+    emulator.run()
+    assert client.page().refusal_reason in (Refusal.EXTENSION, Refusal.DOORBELL, Refusal.NONE)
+    assert client.page().admitted == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_client_that_writes_anything_anywhere_hurts_only_itself(emulator, seed):
+    """Random words over the whole control page and rings, while another client works."""
+    random = np.random.default_rng(seed)
+    mad = RawClient(emulator, "mad")
+    good = RawClient(emulator, "good")
+    for _ in range(20):
+        for _ in range(20):
+            at = int(random.integers(0, mad.page().host_heap_offset or 8192) // 4 * 4)
+            at = min(at, mad.link.size - 4)
+            value = int(random.choice([0, 1, 7, 2**31, 2**32 - 1, int(random.integers(2**32))]))
+            Word(mad.link.memory, at).store(value)
+        mad.word("wait_posts").store(int(random.integers(2**32)))
+        mad.word("sq_tail").store(mad.word("sq_head").load() + int(random.integers(0, 20)))
+        emulator.run(slice_ns=1_000_000)
+    mad.close()
+    good.push(*[good.sqe() for _ in range(4)])
+    assert good.wait() == Answer.MET
+    assert good.completions()["status"].tolist() == [Status.OK] * 4
+    good.close()
