@@ -99,7 +99,8 @@ class Pump:
         self._loop.call_soon_threadsafe(self._fail, error)
 
     def _fail(self, error: Exception) -> None:
-        for future in (*self._tasks, *(each.future for each in self._waits)):
+        futures: list[asyncio.Future[Any]] = [*self._tasks, *(each.future for each in self._waits)]
+        for future in futures:
             if not future.done():
                 future.set_exception(error)
         self._waits.clear()

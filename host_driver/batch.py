@@ -118,11 +118,12 @@ def submit(
     block: bool,
 ) -> Batch:
     """Submit a batch; see `Context.submit_batch`."""
-    if not isinstance(tasks, np.ndarray) or tasks.dtype != LAUNCH_DTYPE or tasks.ndim != 1:
+    given: object = tasks
+    if not isinstance(given, np.ndarray) or given.dtype != LAUNCH_DTYPE or given.ndim != 1:
         raise InvalidError(
             "tasks is no one-dimensional array of LAUNCH_DTYPE",
             field="tasks",
-            value=getattr(tasks, "dtype", type(tasks).__name__),
+            value=getattr(given, "dtype", type(given).__name__),
             hint="make it with tsemu.host_driver.launches(count)",
         )
     count = len(tasks)
@@ -176,13 +177,15 @@ def _edges(
             raise _bad_edges(name, int(array.min()), "has values that do not fit 32 bits")
     if len(start) != count + 1:
         raise _bad_edges("edges.indptr", len(start), f"has not one entry more than {count} tasks")
-    if start[0] != 0 or start[-1] != len(indices) or (np.diff(start.astype(np.int64)) < 0).any():
+    rising = start.astype(np.int64)
+    lengths = rising[1:] - rising[:-1]
+    if rising[0] != 0 or rising[-1] != len(indices) or (lengths < 0).any():
         raise _bad_edges(
             "edges.indptr",
-            [int(start[0]), int(start[-1])],
+            [int(rising[0]), int(rising[-1])],
             f"does not rise from 0 to the {len(indices)} indices",
         )
-    owner = np.repeat(np.arange(count), np.diff(start.astype(np.int64)))
+    owner = np.repeat(np.arange(count), lengths)
     late = np.flatnonzero(indices.astype(np.int64) >= owner)
     if len(late):
         at = int(late[0])

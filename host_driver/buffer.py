@@ -251,7 +251,8 @@ def allocate(
 
 def range_of(context: Context, place: Buffer | int, size: int, field: str) -> int:
     """Device address of `size` bytes at a buffer or address; the library checks plain addresses."""
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= LONGEST:
+    length: object = size
+    if not isinstance(length, int) or isinstance(length, bool) or not 0 <= length <= LONGEST:
         raise InvalidError(
             f"size {size!r} is not a number of bytes from 0 to {LONGEST}",
             field="size",

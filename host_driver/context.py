@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tsemu.descriptors.codes import ControlKind, StreamFlag, WaitKind
-from tsemu.host_driver import batch, buffer, completions, program
+from tsemu.host_driver import batch, buffer, completion, program
 from tsemu.host_driver._driver import ffi, lib
 from tsemu.host_driver.aio import Pump
 from tsemu.host_driver.callbacks import Callbacks
@@ -55,11 +55,19 @@ class Context:
     Any method may be called from any thread. A context is a context manager; leaving it closes it.
     """
 
-    def __init__(self, device: Device, pointer: Any, release: Callable[[], None]) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        device: Device,
+        pointer: Any,  # noqa: ANN401 - a cffi pointer has no type
+        release: Callable[[], None],
+        *,
+        embedded: bool,
+    ) -> None:
         self.device = device
         self._gate = ffi.new("struct handle_gate *")
         self._pointer = pointer
         self._release = release
+        self._embedded = embedded
         self._closing = threading.Lock()
         self._why_closed = ""
         lib.handle_set(self._gate, pointer)
@@ -108,7 +116,7 @@ class Context:
             while lib.handle_inside(self._gate):
                 wake.wait(0.001)  # a step of another thread returns within a slice
             self.tasks.close()
-            lib.handle_close(self._pointer)
+            lib.handle_close(int(ffi.cast("uintptr_t", self._pointer)), self._embedded)
             self._release()
             for pump in list(self._pumps.values()):
                 pump.close(self.closed_error())
@@ -120,7 +128,7 @@ class Context:
             self._why_closed = "the context belongs to the parent process"
             self._gate.context = 0
             self._gate.inside = 0
-            lib.handle_forget(self._pointer)
+            lib.handle_forget(int(ffi.cast("uintptr_t", self._pointer)))
 
     def closed_error(self) -> ClosedError:
         """The error of a call that comes too late."""
@@ -361,17 +369,17 @@ class Context:
             self, work, on_completions=on_completions, progress=progress, timeout=timeout
         )
 
-    def completions(self, capacity: int = 4096) -> Iterator[completions.Completion]:
+    def completions(self, capacity: int = 4096) -> Iterator[completion.Completion]:
         """Completions of tasks in completion order, until nothing is in flight.
 
         The driver keeps completions from this call on, at most `capacity` unread ones; when there
         are more, the oldest are lost.
         """
-        return completions.iterate(self, capacity)
+        return completion.iterate(self, capacity)
 
-    def next_completion(self, timeout: int | str | None = None) -> completions.Completion:
+    def next_completion(self, timeout: int | str | None = None) -> completion.Completion:
         """The next completion, in completion order; `completions` says which are kept."""
-        return completions.take(self, limit(timeout))
+        return completion.take(self, limit(timeout))
 
     def pump(self) -> Pump:
         """What turns waits into awaitables, for the running event loop."""

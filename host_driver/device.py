@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tsemu.descriptors.program import Program
     from tsemu.host_driver.batch import Batch
     from tsemu.host_driver.buffer import Buffer
-    from tsemu.host_driver.completions import Completion
+    from tsemu.host_driver.completion import Completion
     from tsemu.host_driver.event import Event
     from tsemu.host_driver.program import ProgramResult
     from tsemu.host_driver.stream import Stream
@@ -120,7 +120,9 @@ class Device:
             "soc": soc, "settings": settings, "policy": policy, "clock": clock, "seed": seed,
             "clients": clients,
         }  # fmt: skip
-        given = {key: value for key, value in own.items() if value not in (None, {})}
+        given: dict[str, Any] = {
+            key: value for key, value in own.items() if value not in (None, {})
+        }
         _check_options(options)
         if parsed.kind == "unix":
             for key, value in given.items():
@@ -133,7 +135,9 @@ class Device:
             device = cls(str(parsed), _Socket(str(parsed)))
         else:
             given.pop("soc", None)
-            emulator = embedded.make_emulator(soc or parsed.target, **given)
+            emulator = embedded.make_emulator(
+                soc or parsed.target, given.pop("settings", None), **given
+            )
             device = cls(
                 f"emu:{soc or parsed.target}",
                 lambda wanted, chosen: embedded.open_context(emulator, wanted, chosen),
@@ -175,7 +179,7 @@ class Device:
                 hint="open it again",
             )
         pointer, release = self._opener(_check_name(name), options)
-        made = Context(self, pointer, release)
+        made = Context(self, pointer, release, embedded=self._emulator is not None)
         with self._lock:
             self._contexts.append(made)
         return made
@@ -329,7 +333,8 @@ def _nothing() -> None:
 def _check_name(name: str | None) -> str:
     if name is None:
         return ""
-    length = len(name.encode()) if isinstance(name, str) else 0
+    given: object = name
+    length = len(given.encode()) if isinstance(given, str) else 0
     if not 1 <= length <= LONGEST_NAME or "\0" in name:
         raise InvalidError(
             f"name {name!r} is not text of 1 to {LONGEST_NAME} bytes",
@@ -341,7 +346,7 @@ def _check_name(name: str | None) -> str:
     return name
 
 
-def _check_options(options: Mapping[str, int]) -> None:
+def _check_options(options: Mapping[str, object]) -> None:
     for key, value in options.items():
         if key not in OPTIONS:
             raise InvalidError(
@@ -350,7 +355,7 @@ def _check_options(options: Mapping[str, int]) -> None:
                 value=value,
                 hint=f"use one of {', '.join(OPTIONS)}",
             )
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 0xFFFF_FFFF:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 0xFFFF_FFFF:
             raise InvalidError(
                 f"{key} {value!r} is not an integer from 0 to 4294967295",
                 field=key,

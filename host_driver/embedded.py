@@ -29,24 +29,18 @@ _REFUSALS: dict[int, type[TsemuError]] = {
 
 def make_emulator(
     soc: str,
-    settings: Mapping[str, object] | None = None,
+    settings: Mapping[str, object] | None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Emulator:
     """Make a device in this process. Raises `InvalidError` naming the setting that is wrong."""
     # Imported here, so that a client of a device process never loads the device model.
-    from tsemu.ts_firmware.emulator import Emulator  # noqa: PLC0415
-    from tsemu.ts_firmware.settings import ConfigError  # noqa: PLC0415
+    from tsemu.ts_firmware.emulator import ConfigError, Emulator  # noqa: PLC0415
 
     try:
         return Emulator(soc, dict(settings or {}), **options)
     except ConfigError as error:
-        kind = AddressError if error.field == "soc" and not settings else InvalidError
-        raise kind(
-            str(error.args[0]) if error.args else str(error),
-            field=error.field,
-            value=error.value,
-            hint=error.hint,
-        ) from error
+        kind = AddressError if error.field == "soc" else InvalidError
+        raise kind(error.message, field=error.field, value=error.value, hint=error.hint) from error
 
 
 def open_context(
@@ -69,7 +63,7 @@ def open_context(
         link.close()
 
     if code < 0:
-        error = last_error(code)
+        failure = last_error(code)
         release()
-        raise error
+        raise failure
     return pointer[0], release

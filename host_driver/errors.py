@@ -250,7 +250,7 @@ _BY_STATUS: dict[int, type[TaskError]] = {
     Status.INVALID_ENTRY: InvalidEntryError,
     Status.NO_RESOURCE: TaskNoResourceError,
 }
-_TASK_HINTS = {
+_TASK_HINTS: dict[int, str] = {
     Status.DEP_ABORTED: "look at the ancestor; an in-order stream goes on after stream.recover()",
     Status.CANCELLED: "launch it again if it is still wanted",
     Status.TIMEOUT: "give it a longer timeout or less work per block",

@@ -28,7 +28,7 @@ def query_info(address: str) -> dict[str, Any]:
     if parsed.kind == "emu":
         from tsemu.host_driver.embedded import make_emulator  # noqa: PLC0415 - loads the device
 
-        with make_emulator(parsed.target) as emulator:
+        with make_emulator(parsed.target, None) as emulator:
             return dict(emulator.info())
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.settimeout(WALL_LIMIT_S)

@@ -13,6 +13,7 @@ from tsemu.descriptors.codes import MAX_PREDECESSORS, PRIORITY_LEVELS, ControlKi
 from tsemu.host_driver._driver import ffi, lib
 from tsemu.host_driver.buffer import Buffer, range_of
 from tsemu.host_driver.errors import InvalidError
+from tsemu.host_driver.task import Task
 from tsemu.host_driver.units import limit as time_limit
 from tsemu.host_driver.units import microseconds
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from tsemu.host_driver.context import Context
     from tsemu.host_driver.event import Event
-    from tsemu.host_driver.task import Task
 
 _launch = lib.handle_launch
 _FIELDS = {
@@ -42,8 +42,17 @@ class Stream:
     """A queue of tasks. Made by `Context.create_stream`; `Context.default_stream` always exists."""
 
     __slots__ = (
-        "__weakref__", "_classes", "_ready", "_record", "_stream", "context", "in_order",
-        "limit", "name", "number", "priority",
+        "__weakref__",
+        "_classes",
+        "_record",
+        "_stream",
+        "_tasks",
+        "context",
+        "in_order",
+        "limit",
+        "name",
+        "number",
+        "priority",
     )  # fmt: skip
 
     def __init__(
@@ -64,7 +73,7 @@ class Stream:
         self.name = name or ("default" if number == 0 else f"stream-{number}")
         self._record = ffi.new("struct handle_stream *", {"gate": context._gate, "stream": number})  # noqa: SLF001
         self._stream = int(ffi.cast("uintptr_t", self._record))
-        self._ready = context.tasks.ready
+        self._tasks = context.tasks
         self._classes = context.classes
 
     def __repr__(self) -> str:
@@ -119,6 +128,7 @@ class Stream:
             ClosedError: the context is closed.
         """
         first = second = third = 0
+        task = None
         try:
             count = len(after)
             if count:
@@ -136,11 +146,13 @@ class Stream:
                         kernel, cycles, blocks, bytes_read, bytes_written, engine, priority,
                         after, argument, timeout, value, tag, block=block,
                     )  # fmt: skip
-            ready = self._ready
-            task = ready.pop() if ready else self.context.tasks.refill()
+            tasks = self._tasks
+            slab = tasks.current
+            address = next(slab.fresh, 0)
+            task = Task(slab, address) if address else tasks.take()
             code = _launch(
                 self._stream,
-                task._address,  # noqa: SLF001
+                address or task._address,  # noqa: SLF001
                 first,
                 second,
                 third,
@@ -156,13 +168,12 @@ class Stream:
                 value,
                 tag,
             )
-        except (TypeError, OverflowError, AttributeError, IndexError):
+        except (TypeError, OverflowError, AttributeError):
             code = 1  # the slow path says which argument it was
-            task = None
-        if code == 0:
-            return task  # type: ignore[return-value]
+        if code == 0 and task is not None:
+            return task
         if task is not None:
-            ready.append(task)
+            lib.handle_unused(task._address)  # noqa: SLF001
         return self._launch_slowly(
             kernel, cycles, blocks, bytes_read, bytes_written, engine, priority, after, argument,
             timeout, value, tag, block=block,
@@ -350,8 +361,7 @@ class Stream:
         )
         handles = addresses(after)
         context = self.context
-        ready = self._ready
-        task = ready.pop() if ready else context.tasks.refill()
+        task = context.tasks.take()
         code = context.run(
             lib.handle_launch_step,
             desc,
@@ -361,7 +371,7 @@ class Stream:
             block,
         )
         if code < 0:
-            ready.append(task)
+            lib.handle_unused(task._address)  # noqa: SLF001 - Task is this package's
         context.check(code)
         return task
 

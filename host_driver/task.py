@@ -34,7 +34,7 @@ class Task:
     `wait`; `await task` works in a coroutine.
     """
 
-    __slots__ = ("__weakref__", "_address", "_slab")
+    __slots__ = ("_address", "_slab")
 
     def __init__(self, slab: Slab, address: int) -> None:
         self._slab = slab
@@ -182,15 +182,18 @@ class Task:
 
 
 class Slab:
-    """Memory of 1024 handles of one context."""
+    """Memory of 1024 handles of one context; `next(slab.fresh, 0)` takes one's address."""
 
-    __slots__ = ("__weakref__", "_memory", "_seen", "address", "context")
+    __slots__ = ("__weakref__", "_memory", "_seen", "address", "context", "fresh")
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self._memory = ffi.new("tsemu_task[]", SLAB_TASKS)
         self.address = int(ffi.cast("uintptr_t", self._memory))
         lib.handle_prepare(self.address, SLAB_TASKS)
+        self.fresh = iter(
+            range(self.address, self.address + SLAB_TASKS * RECORD_BYTES, RECORD_BYTES)
+        )
         self._seen = 0
 
     def pending(self) -> bool:
@@ -204,35 +207,43 @@ class Slab:
 
 
 class TaskPool:
-    """Fresh handles of a context: `ready.pop()` takes one, `refill` when there is none left.
+    """Fresh handles of a context, taken from the `current` slab.
 
-    `ready` stays the same list, so that streams can keep it. The pool holds on to slabs with
-    pending records, because the library writes to them even if the caller drops its tasks.
+    Whoever takes one reads `current` once and keeps that slab, so that no lock is needed. The
+    pool holds on to slabs with pending records, because the library writes to them even if the
+    caller drops its tasks.
     """
 
+    __slots__ = ("_alive", "_context", "_held", "_lock", "current")
+
     def __init__(self, context: Context) -> None:
-        self.ready: list[Task] = []
         self._context = context
         self._lock = threading.Lock()
         self._held: list[Slab] = []
         self._alive: weakref.WeakSet[Slab] = weakref.WeakSet()
+        self.current = self._add()
 
-    def refill(self) -> Task:
-        """Make 1024 more handles and take one."""
-        with self._lock:
-            self._held = [slab for slab in self._held if slab.pending()]
-            slab = Slab(self._context)
-            self._held.append(slab)
-            self._alive.add(slab)
-            first = slab.address
-            last = first + (SLAB_TASKS - 1) * RECORD_BYTES
-            self.ready[:0] = [Task(slab, at) for at in range(last, first - 1, -RECORD_BYTES)]
-            return self.ready.pop()
+    def take(self) -> Task:
+        """Take a handle, making a new slab when the current one is used up."""
+        while True:
+            slab = self.current
+            address = next(slab.fresh, 0)
+            if address:
+                return Task(slab, address)
+            with self._lock:
+                if self.current is slab:
+                    self._held = [each for each in self._held if each.pending()]
+                    self.current = self._add()
 
     def close(self) -> None:
         """Forget everything: the library writes no more."""
         with self._lock:
             for slab in list(self._alive):
                 slab.orphan()
-            self.ready.clear()
             self._held.clear()
+
+    def _add(self) -> Slab:
+        slab = Slab(self._context)
+        self._held.append(slab)
+        self._alive.add(slab)
+        return slab

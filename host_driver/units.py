@@ -24,16 +24,17 @@ def picoseconds(value: int | str, field: str = "time") -> int:
     Raises `InvalidError` naming `field` when it is negative, not a whole number of picoseconds,
     too long for 64 bits, or of another type.
     """
-    if isinstance(value, str):
-        match = _TEXT.fullmatch(value)
+    given: object = value
+    if isinstance(given, str):
+        match = _TEXT.fullmatch(given)
         if not match:
             raise _invalid(field, value, "is not a number with one of the units ps, ns, us, ms, s")
         exact = Fraction(match[1]) * PICOSECONDS[match[2]]
         if exact.denominator != 1:
             raise _invalid(field, value, "is not a whole number of picoseconds")
         result = int(exact)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        result = value
+    elif isinstance(given, int) and not isinstance(given, bool):
+        result = given
     else:
         raise _invalid(field, value, "is neither an integer of picoseconds nor text")
     if not 0 <= result < NO_LIMIT:

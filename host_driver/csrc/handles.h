@@ -87,6 +87,12 @@ static void handle_prepare(uintptr_t tasks, uint32_t count)
         ((tsemu_task *)tasks)[i].status = TSEMU_PENDING;
 }
 
+/* A record whose launch was refused: nobody will ever write it. */
+static void handle_unused(uintptr_t task)
+{
+    ((tsemu_task *)task)->status = TSEMU_STATUS_OK;
+}
+
 /* Status word of a handle; TSEMU_PENDING until the driver has consumed the completion. */
 static uint16_t handle_status(uintptr_t task)
 {
@@ -311,9 +317,12 @@ static int handle_interrupt_fd(struct handle_gate *gate)
 }
 
 /* The caller has taken the context out of the gate, and nobody is inside. */
-static void handle_close(uintptr_t context)
+static void handle_close(uintptr_t context, int embedded)
 {
-    tsemu_close((tsemu_context *)context);
+    if (embedded)
+        driver_detach((tsemu_context *)context);
+    else
+        tsemu_close((tsemu_context *)context);
 }
 
 static void handle_forget(uintptr_t context)

@@ -1,0 +1,121 @@
+"""Callbacks: inside waits, in completion order; they may launch, not wait."""
+
+import pytest
+
+from tsemu.host_driver import DeviceTimeoutError, InCallbackError, QueueFullError
+
+
+def test_callbacks_run_inside_waits_in_completion_order(device, stream):
+    order = []
+    for cycles in (3000, 1000, 2000):
+        task = stream.launch(cycles=cycles)
+        task.add_done_callback(lambda task, cycles=cycles: order.append((cycles, task.ok)))
+    assert order == []
+    device.synchronize()
+    # two cores: the third task starts when the second has ended, and ends with the first
+    assert next(cycles for cycles, _ in order) == 1000
+    assert all(ok for _, ok in order)
+    assert sorted(cycles for cycles, _ in order) == [1000, 2000, 3000]
+
+
+def test_a_callback_may_launch_and_the_time_stands_meanwhile(device, stream):
+    launched = []
+
+    def follow(task):
+        if len(launched) < 5:
+            launched.append(stream.launch(cycles=1000, after=[task]))
+            launched[-1].add_done_callback(follow)
+
+    first = stream.launch(cycles=1000)
+    first.add_done_callback(follow)
+    device.synchronize()
+    while not all(task.done() for task in launched) or len(launched) < 5:
+        device.synchronize()
+    before = first
+    for task in launched:
+        assert task.start_ps == before.end_ps
+        before = task
+
+
+def test_a_callback_may_not_wait(device, stream):
+    refused = []
+    other = stream.launch(cycles=1_000_000)
+
+    def wait(task):
+        for call in (other.wait, other.done, device.synchronize, device.create_stream):
+            with pytest.raises(InCallbackError):
+                call()
+            refused.append(task)
+
+    stream.launch(cycles=1).add_done_callback(wait)
+    device.synchronize()
+    assert len(refused) == 4
+    assert other.ok
+
+
+def test_a_callback_of_a_task_known_to_have_ended_runs_at_once(stream):
+    task = stream.launch(cycles=1).wait()
+    seen = []
+    task.add_done_callback(seen.append)
+    assert seen == [task]
+
+
+def test_several_callbacks_of_one_task(device, stream):
+    seen = []
+    task = stream.launch(cycles=1)
+    for name in "abc":
+        task.add_done_callback(lambda _, name=name: seen.append(name))
+    device.synchronize()
+    assert seen == ["a", "b", "c"]
+
+
+def test_one_exception_of_a_callback_is_raised_by_the_wait(device, stream):
+    task = stream.launch(cycles=1)
+    task.add_done_callback(lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        device.synchronize()
+    device.synchronize()
+    assert task.ok
+
+
+def test_several_exceptions_are_a_group(device, stream):
+    task = stream.launch(cycles=1)
+    task.add_done_callback(lambda _: 1 / 0)
+    task.add_done_callback(lambda _: {}[1])
+    with pytest.raises(ExceptionGroup) as caught:
+        device.synchronize()
+    assert [type(each) for each in caught.value.exceptions] == [ZeroDivisionError, KeyError]
+
+
+def test_the_waits_own_error_names_those_of_callbacks(device, stream):
+    stream.launch(cycles=1).add_done_callback(lambda _: 1 / 0)
+    slow = stream.launch(cycles=1_000_000_000)
+    with pytest.raises(DeviceTimeoutError) as caught:
+        slow.wait("10us")
+    assert "ZeroDivisionError" in caught.value.__notes__[0]
+    assert isinstance(caught.value.__context__, ZeroDivisionError)
+
+
+def test_a_launch_in_a_callback_never_blocks(small):
+    stream = small.create_stream(in_order=False)
+    results = []
+
+    def flood(_):
+        for _ in range(100):
+            results.append(stream.launch(cycles=1))  # noqa: PERF401 - what was launched counts
+
+    stream.launch(cycles=1).add_done_callback(flood)
+    with pytest.raises(QueueFullError):
+        small.synchronize()
+    assert 8 <= len(results) < 100
+    small.synchronize()
+    assert all(task.ok for task in results)
+
+
+def test_handles_may_be_dropped_by_the_caller(device, stream):
+    seen = []
+    for _ in range(3000):
+        stream.launch(cycles=10).add_done_callback(seen.append)
+    device.synchronize()
+    assert len(seen) == 3000
+    assert [task.order for task in seen] == list(range(3000))
