@@ -13,7 +13,7 @@ Times are picoseconds of the device's virtual time, as integers or text such as 
 
 from tsemu.host_driver.batch import LAUNCH_DTYPE, Batch, launches
 from tsemu.host_driver.buffer import Buffer
-from tsemu.host_driver.completion import Completion
+from tsemu.host_driver.completion import Completion, Completions
 from tsemu.host_driver.context import Context
 from tsemu.host_driver.device import Device
 from tsemu.host_driver.errors import (
@@ -57,6 +57,7 @@ __all__ = [
     "BusyError",
     "ClosedError",
     "Completion",
+    "Completions",
     "Context",
     "ContextError",
     "ContextInfo",

@@ -57,10 +57,12 @@ class Pump:
     async def task(self, task: Task) -> None:
         """Wait until a task is known to have ended."""
         future: asyncio.Future[None] = self._loop.create_future()
-        loop = self._loop
+        loop, thread = self._loop, threading.get_ident()
 
         def ended(_: Task) -> None:
-            if not loop.is_closed():
+            if threading.get_ident() == thread:
+                _set(future)
+            elif not loop.is_closed():
                 loop.call_soon_threadsafe(_set, future)
 
         self._tasks.add(future)
@@ -96,7 +98,8 @@ class Pump:
 
     def close(self, error: Exception) -> None:
         """The context is closed: everybody who waits gets `error`."""
-        self._loop.call_soon_threadsafe(self._fail, error)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._fail, error)
 
     def _fail(self, error: Exception) -> None:
         futures: list[asyncio.Future[Any]] = [*self._tasks, *(each.future for each in self._waits)]

@@ -155,7 +155,9 @@ def submit(
     )
     batch = Batch(context, record, status)
     batch._streams = tasks["stream"].copy()  # noqa: SLF001 - made here
-    context.check(context.run(lib.handle_batch_step, record))
+    code = context.run(lib.handle_batch_step, record)
+    if code < 0:
+        context.check(code)
     # Only the status array has to stay: it belongs to `batch`.
     record.tasks = record.edge_start = record.edges = record.after = ffi.NULL
     return batch

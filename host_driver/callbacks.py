@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from tsemu.host_driver.task import Task
 
 
+class _Raised(threading.local):
+    """What callbacks have raised in waits of this thread, and no wait has raised yet."""
+
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+
+
 class Callbacks:
     """Callbacks of one context that have not run yet, and what those that ran have raised."""
 
@@ -26,7 +33,7 @@ class Callbacks:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._waiting: dict[int, tuple[Task, list[Callable[[Task], object]]]] = {}
-        self._errors: list[Exception] = []
+        self._raised = _Raised()
 
     def add(self, task: Task, function: Callable[[Task], object]) -> None:
         """Call `function(task)` once the task has ended; now, if that is known already."""
@@ -60,21 +67,27 @@ class Callbacks:
                         try:
                             function(task)
                         except Exception as error:  # noqa: BLE001 - raised by the wait
-                            self._errors.append(error)
+                            self._raised.errors.append(error)
             finally:
                 lib.handle_in_callback(self._gate, 0)
+
+    def left(self) -> list[Exception]:
+        """What no wait of this thread has raised."""
+        return self._raised.errors
 
     def finish(self, error: Exception | None = None) -> None:
         """End of a wait: raise its own `error`, or else what callbacks have raised.
 
-        One error of a callback is raised as it is, several as an `ExceptionGroup`. If the wait
+        A launch that blocked ran callbacks too, but has a task to return: what they raised then
+        is raised by the next wait of this thread. One error of a callback is raised as it is, several as an `ExceptionGroup`. If the wait
         has an error of its own, theirs are its `__context__` and are named in its notes.
         """
-        if not self._errors:
+        errors = self._raised.errors
+        if not errors:
             if error is not None:
                 raise error
             return
-        errors, self._errors = self._errors, []
+        self._raised.errors = []
         raised = errors[0] if len(errors) == 1 else ExceptionGroup("callbacks failed", errors)
         if error is None:
             raise raised

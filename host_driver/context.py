@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import operator
 import threading
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tsemu.descriptors.codes import ControlKind, StreamFlag, WaitKind
-from tsemu.host_driver import batch, buffer, completion, program
+from tsemu.host_driver import batch, buffer, program
 from tsemu.host_driver._driver import ffi, lib
 from tsemu.host_driver.aio import Pump
 from tsemu.host_driver.callbacks import Callbacks
+from tsemu.host_driver.completion import Completions
 from tsemu.host_driver.errors import (
     ALL_STREAMS,
     BusyError,
@@ -36,7 +38,7 @@ from tsemu.host_driver.task import Task, TaskPool
 from tsemu.host_driver.units import limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -80,9 +82,7 @@ class Context:
         self._kernels: dict[str, int] = {}
         self._kernel_lock = threading.Lock()
         self._batches: list[batch.Batch] = []
-        self._pumps: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pump] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._pumps: dict[asyncio.AbstractEventLoop, Pump] = {}
         self.heap = buffer.HostHeap(self._gate, self.info)
         self.default_stream = Stream(
             self, 0, in_order=False, priority=DEFAULT_PRIORITY, limit=self.info.stream_limit
@@ -121,6 +121,8 @@ class Context:
             for pump in list(self._pumps.values()):
                 pump.close(self.closed_error())
             self._batches.clear()
+            for error in self.callbacks.left():
+                warnings.warn(f"a callback raised {error!r}, and no wait followed", stacklevel=3)
 
     def forget(self) -> None:
         """In a forked child: drop the parent's session without a word to the device."""
@@ -369,23 +371,20 @@ class Context:
             self, work, on_completions=on_completions, progress=progress, timeout=timeout
         )
 
-    def completions(self, capacity: int = 4096) -> Iterator[completion.Completion]:
-        """Completions of tasks in completion order, until nothing is in flight.
+    def completions(self, capacity: int | None = None) -> Completions:
+        """Completions from now on, in completion order; see `Completions`.
 
-        The driver keeps completions from this call on, at most `capacity` unread ones; when there
-        are more, the oldest are lost.
+        Raises `InvalidError` when `capacity` is less than the number of slots.
         """
-        return completion.iterate(self, capacity)
-
-    def next_completion(self, timeout: int | str | None = None) -> completion.Completion:
-        """The next completion, in completion order; `completions` says which are kept."""
-        return completion.take(self, limit(timeout))
+        return Completions(self, capacity)
 
     def pump(self) -> Pump:
         """What turns waits into awaitables, for the running event loop."""
         loop = asyncio.get_running_loop()
         pump = self._pumps.get(loop)
         if pump is None:
+            for other in [each for each in self._pumps if each.is_closed()]:
+                del self._pumps[other]
             pump = self._pumps[loop] = Pump(self, self._gate, loop)
         return pump
 

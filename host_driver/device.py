@@ -17,7 +17,7 @@ from tsemu.host_driver.errors import ClosedError, InvalidError, TsemuError, last
 from tsemu.host_driver.query import query_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tsemu.descriptors.program import Program
     from tsemu.host_driver.batch import Batch
     from tsemu.host_driver.buffer import Buffer
-    from tsemu.host_driver.completion import Completion
+    from tsemu.host_driver.completion import Completions
     from tsemu.host_driver.event import Event
     from tsemu.host_driver.program import ProgramResult
     from tsemu.host_driver.stream import Stream
@@ -291,13 +291,9 @@ class Device:
             work, on_completions=on_completions, progress=progress, timeout=timeout
         )
 
-    def completions(self, capacity: int = 4096) -> Iterator[Completion]:
+    def completions(self, capacity: int | None = None) -> Completions:
         """`Context.completions` of the first context."""
         return self.context.completions(capacity)
-
-    def next_completion(self, timeout: int | str | None = None) -> Completion:
-        """`Context.next_completion` of the first context."""
-        return self.context.next_completion(timeout)
 
 
 class _Socket:

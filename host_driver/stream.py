@@ -372,7 +372,7 @@ class Stream:
         )
         if code < 0:
             lib.handle_unused(task._address)  # noqa: SLF001 - Task is this package's
-        context.check(code)
+            context.check(code)
         return task
 
 

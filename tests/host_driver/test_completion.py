@@ -2,7 +2,7 @@
 
 import pytest
 
-from tsemu.host_driver import DeviceTimeoutError
+from tsemu.host_driver import DeviceTimeoutError, InvalidError, NoResourceError
 
 
 def test_the_iterator_gives_completion_order_and_ends(device, stream):
@@ -28,10 +28,27 @@ def test_tasks_may_be_launched_while_iterating(device, stream):
     assert count == 51
 
 
-def test_next_completion_times_out(device, stream):
-    device.completions()
-    with pytest.raises(DeviceTimeoutError):
-        device.next_completion("1us")
-    task = stream.launch(cycles=1000)
-    assert device.next_completion().ticket == task.ticket
-    assert task.ok
+def test_next_waits_for_work_and_times_out(device, stream):
+    with device.completions() as completions:
+        with pytest.raises(DeviceTimeoutError):
+            completions.next("1us")
+        task = stream.launch(cycles=1000)
+        assert completions.next().ticket == task.ticket
+        assert task.ok
+
+
+def test_unread_completions_have_a_bound(small):
+    slots = small.context.info.slots
+    with pytest.raises(InvalidError):
+        small.completions(slots - 1)
+    stream = small.create_stream(in_order=False)
+    with small.completions(slots) as completions:
+        for _ in range(slots):
+            stream.launch(cycles=1)
+        small.synchronize()
+        with pytest.raises(NoResourceError) as caught:
+            stream.launch(cycles=1)
+        assert caught.value.hint
+        assert completions.next().ticket == 1
+        stream.launch(cycles=1).wait()
+    stream.launch(cycles=1).wait()
