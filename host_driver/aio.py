@@ -8,6 +8,7 @@ eventfd for a device in another process, in slices for an embedded one.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 

@@ -79,8 +79,9 @@ class Callbacks:
         """End of a wait: raise its own `error`, or else what callbacks have raised.
 
         A launch that blocked ran callbacks too, but has a task to return: what they raised then
-        is raised by the next wait of this thread. One error of a callback is raised as it is, several as an `ExceptionGroup`. If the wait
-        has an error of its own, theirs are its `__context__` and are named in its notes.
+        is raised by the next wait of this thread. One error of a callback is raised as it is,
+        several as an `ExceptionGroup`. If the wait has an error of its own, theirs are its
+        `__context__` and are named in its notes.
         """
         errors = self._raised.errors
         if not errors:
