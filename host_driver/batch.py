@@ -67,10 +67,25 @@ class Batch:
             driver as completions are consumed; read it, do not write it.
     """
 
-    def __init__(self, context: Context, record: Any, status: NDArray[np.uint16]) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        context: Context,
+        record: Any,  # noqa: ANN401 - a cffi struct has no type
+        status: NDArray[np.uint16],
+        streams: NDArray[np.uint16],
+    ) -> None:
         self.context = context
         self.status = status
         self._record = record
+        self._streams = streams
+        self._first = 0
+
+    def submitted(self, last: int) -> None:
+        """Note the ticket of its last task, for messages.
+
+        Wrong only when another thread has launched at the same time.
+        """
+        self._first = last - len(self.status) + 1
 
     def __len__(self) -> int:
         return len(self.status)
@@ -99,14 +114,12 @@ class Batch:
         if len(failed):
             index = int(failed[0])
             raise task_error(
-                task=self._record.first_ticket + index,
+                task=self._first + index,
                 stream=int(self._streams[index]),
                 status=int(self.status[index]),
                 ancestor=0,
             )
         return self
-
-    _streams: NDArray[np.uint16]
 
 
 def submit(
@@ -153,13 +166,15 @@ def submit(
             "block": block,
         },
     )
-    batch = Batch(context, record, status)
-    batch._streams = tasks["stream"].copy()  # noqa: SLF001 - made here
+    batch = Batch(context, record, status, tasks["stream"].copy())
+    context.keep(batch)  # before, because the driver may write even if Ctrl-C ends this call
     code = context.run(lib.handle_batch_step, record)
-    if code < 0:
-        context.check(code)
-    # Only the status array has to stay: it belongs to `batch`.
+    # Only the status array has to stay: it belongs to the batch.
     record.tasks = record.edge_start = record.edges = record.after = ffi.NULL
+    if code < 0:
+        status.fill(0)
+        context.check(code)
+    batch.submitted(context.counters()["submitted"])
     return batch
 
 

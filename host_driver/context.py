@@ -62,14 +62,11 @@ class Context:
         device: Device,
         pointer: Any,  # noqa: ANN401 - a cffi pointer has no type
         release: Callable[[], None],
-        *,
-        embedded: bool,
     ) -> None:
         self.device = device
         self._gate = ffi.new("struct handle_gate *")
         self._pointer = pointer
         self._release = release
-        self._embedded = embedded
         self._closing = threading.Lock()
         self._why_closed = ""
         lib.handle_set(self._gate, pointer)
@@ -82,6 +79,7 @@ class Context:
         self._kernels: dict[str, int] = {}
         self._kernel_lock = threading.Lock()
         self._batches: list[batch.Batch] = []
+        self._most_batches = 16
         self._pumps: dict[asyncio.AbstractEventLoop, Pump] = {}
         self.heap = buffer.HostHeap(self._gate, self.info)
         self.default_stream = Stream(
@@ -116,7 +114,7 @@ class Context:
             while lib.handle_inside(self._gate):
                 wake.wait(0.001)  # a step of another thread returns within a slice
             self.tasks.close()
-            lib.handle_close(int(ffi.cast("uintptr_t", self._pointer)), self._embedded)
+            lib.handle_close(int(ffi.cast("uintptr_t", self._pointer)))
             self._release()
             for pump in list(self._pumps.values()):
                 pump.close(self.closed_error())
@@ -353,10 +351,14 @@ class Context:
 
         Raises `InvalidError` naming the field of the first task that cannot be accepted.
         """
-        submitted = batch.submit(self, tasks, edges, after, block=block)
-        self._batches = [each for each in self._batches if each.pending]
+        return batch.submit(self, tasks, edges, after, block=block)
+
+    def keep(self, submitted: batch.Batch) -> None:
+        """Keep a batch whose status array the driver is going to write."""
+        if len(self._batches) >= self._most_batches:
+            self._batches = [each for each in self._batches if each.pending]
+            self._most_batches = max(16, 2 * len(self._batches))
         self._batches.append(submitted)
-        return submitted
 
     def run_program(
         self,

@@ -179,7 +179,7 @@ class Device:
                 hint="open it again",
             )
         pointer, release = self._opener(_check_name(name), options)
-        made = Context(self, pointer, release, embedded=self._emulator is not None)
+        made = Context(self, pointer, release)
         with self._lock:
             self._contexts.append(made)
         return made

@@ -200,7 +200,7 @@ static int handle_watch(struct handle_gate *gate, uintptr_t task)
     tsemu_context *context = handle_enter(gate);
     if (context == NULL)
         return TSEMU_E_CLOSED;
-    int code = driver_add_callback(context, (tsemu_task *)task);
+    int code = driver_watch(context, (tsemu_task *)task);
     handle_leave(gate);
     return code;
 }
@@ -317,17 +317,14 @@ static int handle_interrupt_fd(struct handle_gate *gate)
 }
 
 /* The caller has taken the context out of the gate, and nobody is inside. */
-static void handle_close(uintptr_t context, int embedded)
+static void handle_close(uintptr_t context)
 {
-    if (embedded)
-        driver_detach((tsemu_context *)context);
-    else
-        tsemu_close((tsemu_context *)context);
+    tsemu_close((tsemu_context *)context);
 }
 
 static void handle_forget(uintptr_t context)
 {
-    driver_after_fork((tsemu_context *)context);
+    driver_forget((tsemu_context *)context);
 }
 
 static int handle_attach(uintptr_t memory, uint64_t size, uintptr_t pump, uintptr_t device,
