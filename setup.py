@@ -26,6 +26,7 @@ DATA = ("py.typed", "*.pyi", "*.toml", "*.h", "*.c", "*.stg", "*.tsp", "*.md")
 """Files that are installed with a package, at any depth."""
 
 LIBRARY = "tsemu.host_driver.libtsemu"
+LIBRARY_FILE = "tsemu/host_driver/libtsemu.so"
 CRC = "mailbox/csrc/crc32c.c"
 ABI_INCLUDE = ("descriptors/include", "mailbox/include")
 DEVELOPMENT = os.environ.get("TSEMU_DEV", "") not in ("", "0")
@@ -72,17 +73,14 @@ def sources(*patterns: str) -> list[str]:
 
 def headers(*include: str) -> list[str]:
     """Return headers on which an extension with these include folders depends."""
-    return [str(path.relative_to(ROOT)) for folder in include for path in (ROOT / folder).rglob("*.h")]
+    found = [path for folder in include for path in (ROOT / folder).rglob("*.h")]
+    return [str(path.relative_to(ROOT)) for path in found]
 
 
 def extension(
     name: str, patterns: tuple[str, ...], include: tuple[str, ...], *, script: str | None = None
 ) -> Extension:
     """Return an extension; `script` defines `ffibuilder`, whose C code is added to the sources."""
-    needed = [pattern for pattern in (*patterns, *([script] if script else []))]
-    if not all(list(ROOT.glob(pattern)) for pattern in needed):  # until all parts are written
-        print(f"setup.py: {name} skipped: not written yet")
-        return None
     built = Extension(
         name,
         sources=sources(*patterns),
@@ -98,15 +96,13 @@ def extensions() -> list[Extension]:
     """Return the C driver library, its Python binding, the ring and the device, in build order."""
     driver_include = (*ABI_INCLUDE, "host_driver/include", "host_driver/csrc")
     library = extension(LIBRARY, ("mailbox/csrc/*.c", "host_driver/csrc/*.c"), driver_include)
-    if library:
-      library.define_macros = [("_GNU_SOURCE", None)]  # eventfd, memfd, clocks: Linux only
-      library.extra_link_args = ["-Wl,-soname,libtsemu.so", "-Wl,-z,defs", "-pthread"]
+    library.define_macros = [("_GNU_SOURCE", None)]  # eventfd, memfd, clocks: Linux only
+    library.extra_link_args = ["-Wl,-soname,libtsemu.so", "-Wl,-z,defs", "-pthread"]
     binding = extension(
         "tsemu.host_driver._driver", (), driver_include, script="host_driver/build_driver.py"
     )
-    if binding:
-      binding.libraries = ["tsemu"]
-      binding.extra_link_args = ["-Wl,-rpath,$ORIGIN"]
+    binding.libraries = ["tsemu"]
+    binding.extra_link_args = ["-Wl,-rpath,$ORIGIN"]
     ring = extension(
         "tsemu.mailbox._ring", (CRC,), ("mailbox/include",), script="mailbox/build_ring.py"
     )
@@ -116,9 +112,8 @@ def extensions() -> list[Extension]:
         (*ABI_INCLUDE, "ts_firmware/core", "ts_firmware/soc"),
         script="ts_firmware/build_device.py",
     )
-    if device:
-      device.extra_compile_args.append("-fvisibility=hidden")
-    return [ext for ext in (library, binding, ring, device) if ext]
+    device.extra_compile_args.append("-fvisibility=hidden")
+    return [library, binding, ring, device]
 
 
 class BuildExtensions(build_ext):
@@ -142,19 +137,23 @@ class BuildExtensions(build_ext):
                 raise SystemExit(f"setup.py: no extension is called {self.only}")
 
     def get_ext_filename(self, fullname: str) -> str:
-        if fullname.split(".")[-1] == LIBRARY.split(".")[-1]:
-            return str(Path(*fullname.split("."))) + ".so"  # a plain library, not a module
+        """Return the file of an extension; the library's has no Python version in its name."""
+        if fullname == LIBRARY:
+            return LIBRARY_FILE
+        if fullname == LIBRARY.rpartition(".")[2]:  # asked without the package, in place
+            return Path(LIBRARY_FILE).name
         return super().get_ext_filename(fullname)
 
     def build_extensions(self) -> None:
-        compile_one = self.compiler._compile
+        compile_one = self.compiler._compile  # noqa: SLF001 - no public place sees one file
 
-        def with_warnings(obj, src, ext, cc_args, extra_postargs, pp_opts):  # noqa: ANN001, ANN202
-            ours = not Path(src).is_relative_to(self.build_temp)  # cffi's code is not ours
-            flags = [*extra_postargs, *WARNINGS] if ours else extra_postargs
-            return compile_one(obj, src, ext, cc_args, flags, pp_opts)
+        def with_warnings(obj: str, src: str, ext: str, *flags: list[str]) -> None:
+            cc_args, postargs, pp_opts = flags
+            if not Path(src).is_relative_to(self.build_temp):  # what cffi wrote is not ours
+                postargs = [*postargs, *WARNINGS]
+            compile_one(obj, src, ext, cc_args, postargs, pp_opts)
 
-        self.compiler._compile = with_warnings
+        self.compiler._compile = with_warnings  # noqa: SLF001
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:

@@ -17,14 +17,14 @@ FLOORS = {
     "runtime": 4,
 }
 LAZY = ("host_driver", "tsemu.ts_firmware.emulator")
-"""The one import that does not go down: opening an `emu:` address, inside a function."""
+"""The one import that does not go down: opening an `emu:` address, in a function (or types)."""
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 CODE = (".py", ".c", ".h")
 SKIPPED = {"build", "dist"}
 ALLOWED_INCLUDES = {
     # a folder and the headers that its C files may include, besides those in the folder itself
     "descriptors/include": r"stdint\.h",
-    "ts_firmware/core": r"tsemu/(abi|ring)\.h|std(int|bool|def|atomic)\.h|string\.h",
+    "ts_firmware/core": r"tsemu/(abi|ring)\.h|std(int|bool|def|atomic|arg)\.h|string\.h",
 }
 
 
@@ -41,12 +41,15 @@ def package_files(package: str) -> list[Path]:
 
 
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """Yield (module of this project, is inside a function) for each import statement."""
+    """Yield (module of this project, is not run on import) for each import statement."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [
-        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    later = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     ]
-    lazy = {id(node) for function in functions for node in ast.walk(function)}
+    lazy = {id(node) for block in later for node in ast.walk(block)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
