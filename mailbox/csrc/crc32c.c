@@ -5,6 +5,9 @@
 
 #define ENTRY_WORDS 8
 
+/* An entry of any type, read by words. */
+typedef uint64_t __attribute__((may_alias)) entry_word_t;
+
 static uint32_t table[8][256];
 
 static uint64_t load_word(const unsigned char *data)
@@ -36,7 +39,7 @@ static uint32_t word_by_table(uint32_t crc, uint64_t word)
 }
 
 /* The 64-bit word at byte `8 * index` of an entry, with the CRC field cleared. */
-static inline uint64_t entry_word(const uint64_t *entry, unsigned index, unsigned offset)
+static inline uint64_t entry_word(const entry_word_t *entry, unsigned index, unsigned offset)
 {
     uint64_t word = entry[index];
     if (index == offset / 8)

@@ -1,7 +1,4 @@
 /* Client half of the socket link. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "tsemu/link.h"
 
 #include <errno.h>

@@ -67,13 +67,10 @@ static inline uint32_t tsemu_ring_room(uint32_t head, uint32_t tail, uint32_t en
     return entries - (tail - head);
 }
 
-/* Copy one 64-byte entry. Both sides are 8-byte aligned. */
+/* Copy one 64-byte entry, whatever its type. */
 static inline void tsemu_entry_copy(void *to, const void *from)
 {
-    uint64_t *out = to;
-    const uint64_t *in = from;
-    for (int i = 0; i < 8; i++)
-        out[i] = in[i];
+    __builtin_memcpy(to, from, 64);
 }
 
 #endif
