@@ -53,7 +53,7 @@ def main() -> int:
                 settings = SETTINGS if address.startswith("emu:") else {}
                 with Device.open(address, name="launch", settings=settings) as session:
                     stream = session.create_stream(
-                        in_order=False, limit=session.info().context.window
+                        in_order=False, limit=session.context.info.window
                     )
                     rates[name].append(options.tasks / launch_all(stream, options.tasks))
             progress(f"run {number + 1} of {options.runs}")

@@ -46,8 +46,8 @@ def run_tsemu(address: str, path: Path, tasks: int) -> tuple[float, int]:
         start = time.perf_counter()
         result = session.run_program(program)
         elapsed = time.perf_counter() - start
-    if result.failed or result.consumed != tasks:
-        raise SystemExit(f"{result.consumed} of {tasks} tasks ended, {result.failed} failed")
+    if result.failed or result.completed != tasks:
+        raise SystemExit(f"{result.completed} of {tasks} tasks ended, {result.failed} failed")
     return elapsed, (result.last_end_ps - result.first_start_ps) // 1000
 
 

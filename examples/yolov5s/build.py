@@ -4,23 +4,31 @@
     tsctl run yolov5s-synchronous.tsp  --soc hybrid
     tsctl run yolov5s-asynchronous.tsp --soc hybrid
 
-Synchronous: a frame starts when the one before it has ended, so that only the layers that do not
-depend on each other overlap. Asynchronous: up to `--in-flight` frames are on their way, each in a
-stream of its own; a frame waits for the one whose buffers it takes over. Where the costs come from
-is said in `pipeline`, where the shapes come from in `layers`.
+Each stage of the pipeline has an in-order stream; between two stages stands an event, recorded in
+the one's stream after its last task of a frame and waited for in the other's. Synchronous: a frame
+starts when the one before it has ended, so that one engine works while the others wait.
+Asynchronous: up to `--in-flight` frames are on their way, in different stages; a frame waits for
+the one whose buffers it takes over. Where the costs come from is said in `pipeline`, where the
+shapes come from in `layers`.
 """
 
 import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tsemu.descriptors.codes import Opcode
 from tsemu.descriptors.program import ProgramWriter, Stream, task_array
 from tsemu.examples.yolov5s.layers import gflops, yolov5s
-from tsemu.examples.yolov5s.pipeline import Work, frame
+from tsemu.examples.yolov5s.pipeline import STAGES, Work, frame
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FORMS = ("synchronous", "asynchronous")
 CLASSES = ("AICORE", "GPU", "CPU")
+PRIORITY = 3
 
 
 def write_program(path: Path, form: str, frames: int, in_flight: int, size: int = 640) -> int:
@@ -37,50 +45,89 @@ def write_program(path: Path, form: str, frames: int, in_flight: int, size: int 
     if frames < 1 or in_flight < 1:
         raise ValueError(f"frames is {frames}, in_flight is {in_flight}: give at least 1")
     depth = 1 if form == "synchronous" else in_flight
-    works = frame(size)
-    kernels = sorted({work.stage for work in works})
-    streams = [Stream(f"frame-{i}") for i in range(depth)]
-    tasks = task_array(
-        len(works),
-        opcode=int(Opcode.KERNEL),
-        engine_class=[CLASSES.index(work.engine.name) for work in works],
-        kernel=[kernels.index(work.stage) for work in works],
-        blocks=[work.blocks for work in works],
-        cycles=[work.cycles for work in works],
-        bytes_read=[work.bytes_read for work in works],
-        bytes_written=[work.bytes_written for work in works],
-    )
+    steps = _steps(frame(size))
+    tasks = _records(steps)
     meta = {
         "producer": "tsemu.examples.yolov5s.build",
         "model": f"YOLOv5s {size}x{size}",
         "form": form,
         "frames": frames,
         "gflops_per_frame": round(gflops(yolov5s(size)), 3),
-        "tasks_per_frame": [work.name for work in works],
+        "tasks_per_frame": [step.name for step in steps],
     }
     with ProgramWriter(
-        path, streams=streams, classes=CLASSES, kernels=kernels, meta=meta
+        path,
+        streams=[Stream(stage, in_order=True, priority=PRIORITY) for stage in STAGES],
+        classes=CLASSES,
+        kernels=STAGES,
+        events=len(STAGES) - 1,
+        meta=meta,
     ) as writer:
         for number in range(frames):
             base = writer.task_count
-            edges, counts = _edges(works, base, base - depth * len(works) + len(works) - 1)
-            tasks["stream"] = number % depth
-            tasks["user_tag"] = [number * 1000 + i for i in range(len(works))]
+            before = base - (depth - 1) * len(steps) - 1  # last task of frame number - depth
+            edges, counts = _edges(steps, base, before)
+            tasks["user_tag"] = [number * 1000 + i for i in range(len(steps))]
             writer.add_tasks(tasks, edges, counts)
         return writer.task_count
 
 
-def _edges(works: list[Work], base: int, before: int) -> tuple[list[int], list[int]]:
-    """Predecessors of a frame's tasks; a first one waits for task `before`, if not negative."""
-    edges: list[int] = []
-    counts = []
-    for work in works:
-        needed = [base + index for index in work.inputs]
-        if not needed and before >= 0:
-            needed = [before]
-        edges += needed
-        counts.append(len(needed))
-    return edges, counts
+@dataclass(frozen=True)
+class Step:
+    """A task of a frame: work, or the record of or wait for the event of stage `event`.
+
+    `inputs` are indices of steps of the same stage; other stages are waited for by events.
+    """
+
+    name: str
+    stage: int
+    opcode: Opcode
+    event: int = 0
+    work: Work | None = None
+    inputs: tuple[int, ...] = ()
+
+
+def _steps(works: list[Work]) -> list[Step]:
+    """Put records and waits between the stages of a frame."""
+    steps: list[Step] = []
+    place: dict[int, int] = {}
+    stage = 0
+    for index, work in enumerate(works):
+        if work.stage != STAGES[stage]:
+            name = STAGES[stage]
+            steps.append(Step(f"record.{name}", stage, Opcode.EVENT_RECORD, event=stage))
+            steps.append(Step(f"wait.{name}", stage + 1, Opcode.EVENT_WAIT, event=stage))
+            stage += 1
+        inputs = [place[i] for i in work.inputs if works[i].stage == work.stage]
+        place[index] = len(steps)
+        steps.append(Step(work.name, stage, Opcode.KERNEL, work=work, inputs=tuple(inputs)))
+    return steps
+
+
+def _records(steps: list[Step]) -> "np.ndarray[Any, Any]":
+    """Task records of a frame."""
+    tasks = task_array(
+        len(steps),
+        opcode=[int(step.opcode) for step in steps],
+        stream=[step.stage for step in steps],
+        priority=PRIORITY,
+        event=[step.event for step in steps],
+    )
+    for record, step in zip(tasks, steps, strict=True):
+        if step.work:
+            record["engine_class"] = CLASSES.index(step.work.engine.name)
+            record["kernel"] = step.stage
+            for name in ("blocks", "cycles", "bytes_read", "bytes_written"):
+                record[name] = getattr(step.work, name)
+    return tasks
+
+
+def _edges(steps: list[Step], base: int, before: int) -> tuple[list[int], list[int]]:
+    """Predecessors of a frame's tasks; the first one waits for task `before`, if not negative."""
+    needed = [[base + index for index in step.inputs] for step in steps]
+    if before >= 0:
+        needed[0] = [before]
+    return [edge for each in needed for edge in each], [len(each) for each in needed]
 
 
 def main(arguments: list[str] | None = None) -> int:

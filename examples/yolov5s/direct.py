@@ -12,10 +12,8 @@ import sys
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from tsemu.examples.yolov5s.pipeline import Work, frame
+from tsemu.examples.yolov5s.pipeline import STAGES, Work, frame
 from tsemu.host_driver import Device, Event, Stream, Task, TsemuError
-
-STAGES = ("pre", "backbone", "neck", "head", "post")
 
 
 class Session(Protocol):

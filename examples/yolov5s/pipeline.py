@@ -22,6 +22,9 @@ from math import ceil
 
 from tsemu.examples.yolov5s.layers import INPUT, Layer, yolov5s
 
+STAGES = ("pre", "backbone", "neck", "head", "post")
+"""In the order in which a frame goes through them."""
+
 
 @dataclass(frozen=True)
 class Engine:

@@ -5,6 +5,9 @@ import pytest
 from tsemu.descriptors.program import Program
 from tsemu.examples.yolov5s import build, layers, pipeline
 
+PER_FRAME = len(pipeline.frame()) + 2 * (len(pipeline.STAGES) - 1)
+"""Tasks of a frame in a program: a record and a wait between stages."""
+
 
 def test_parameters_are_those_that_the_model_publishes():
     assert sum(layer.parameters for layer in layers.yolov5s()) == 7_235_389
@@ -68,22 +71,21 @@ def test_program_is_valid(tmp_path, form):
     count = build.write_program(path, form, frames=5, in_flight=3)
     with Program.open(path) as program:
         program.verify()
-        assert program.task_count == count == 5 * len(pipeline.frame())
+        assert program.task_count == count == 5 * PER_FRAME
         assert program.classes == build.CLASSES
         assert program.meta["form"] == form
 
 
 def test_a_frame_waits_for_the_one_whose_buffers_it_takes_over(tmp_path):
-    per_frame = len(pipeline.frame())
     for form, depth in (("synchronous", 1), ("asynchronous", 2)):
         path = tmp_path / "a.tsp"
         build.write_program(path, form, frames=4, in_flight=2)
         with Program.open(path) as program:
             _, tasks, edges = next(iter(program.chunks()))
-            first = tasks[::per_frame]
+            first = tasks[::PER_FRAME]
             waits = [edges[t["edge_start"] :][: t["edge_count"]].tolist() for t in first]
         assert waits == [
-            [] if frame < depth else [(frame - depth + 1) * per_frame - 1] for frame in range(4)
+            [] if frame < depth else [(frame - depth + 1) * PER_FRAME - 1] for frame in range(4)
         ]
 
 

