@@ -15,115 +15,13 @@ from tsemu.descriptors.codes import (
     Refusal,
     SqeFlag,
     Status,
-    WaitKind,
 )
-from tsemu.descriptors.control import CONTROL_PAGE
-from tsemu.descriptors.entries import CQE, EXTENSION, SQE, SQE_COPY
-from tsemu.mailbox.ring import Ring, Word, cqe_ok, seal_sqes
+from tsemu.descriptors.entries import EXTENSION, SQE_COPY
+from tsemu.mailbox.ring import Word, seal_sqes
 from tsemu.ts_firmware.emulator import Emulator
 
-OFFSETS = {field.name: field.offset for field in CONTROL_PAGE.fields}
 SLOTS = 16
-
-
-class RawClient:
-    """A context and what a driver would do with it, without any of its checks."""
-
-    def __init__(self, emulator, name="raw", **options):
-        self.emulator = emulator
-        options = {"slots": SLOTS, "host_heap_mib": 1, "device_heap_mib": 1, **options}
-        self.link = emulator.open_context(name, options)
-        page = self.page()
-        self.words = {}
-        memory = self.link.memory
-        self.sq = Ring(
-            memory, page.sq_offset, page.sq_entries, OFFSETS["sq_head"], OFFSETS["sq_tail"]
-        )
-        self.cq = Ring(
-            memory, page.cq_offset, page.cq_entries, OFFSETS["cq_head"], OFFSETS["cq_tail"]
-        )
-        self.submitted = 0
-
-    def page(self):
-        return CONTROL_PAGE.parse(self.link.memory[:4096])
-
-    def word(self, name, offset=0):
-        key = OFFSETS[name] + offset
-        if key not in self.words:
-            self.words[key] = Word(self.link.memory, key)
-        return self.words[key]
-
-    def sqe(self, **fields):
-        """One KERNEL entry, valid unless `fields` say otherwise."""
-        self.submitted += 1
-        entry = np.zeros(1, SQE.dtype)
-        values = {
-            "version": 1,
-            "opcode": Opcode.KERNEL,
-            "ticket": self.submitted,
-            "slot": (self.submitted - 1) % SLOTS,
-            "cycles": 1000,
-            "blocks": 1,
-            "predecessors": NO_SLOT,
-        }
-        for name, value in {**values, **fields}.items():
-            entry[name] = value
-        return entry
-
-    def push(self, *entries, seal=True):
-        together = np.concatenate([entry.view(np.uint8) for entry in entries])
-        if seal:
-            seal_sqes(together, self.sq.tail.load(), self.sq.entries)
-        assert self.sq.push(together) == len(entries)
-
-    def post(self, kind=WaitKind.ALL, a=None, slot=0):
-        """Post a wait; returns the sequence number of its answer."""
-        at = slot * 64
-        sequence = self.word("answers", at).load() + 1
-        operands = (self.submitted, kind, 0, self.submitted if a is None else a, 0, 0, 0)
-        for index, value in enumerate(operands, start=1):
-            self.word("waits", at + 4 * index).store(int(value))
-        self.word("waits", at + 32).store(0xFFFFFFFF)
-        self.word("waits", at + 36).store(0xFFFFFFFF)
-        self.word("waits", at).store(sequence)
-        self.word("wait_posts").store(self.word("wait_posts").load() + 1)
-        return sequence
-
-    def wait(self):
-        """Post a wait for everything and turn the device until it is answered."""
-        return self.answer(self.post())
-
-    def answer(self, sequence):
-        """Turn the device until the wait is answered; returns the reason."""
-        for _ in range(100):
-            if self.answered(sequence):
-                return Answer(self.word("answers", 4).load())
-            self.emulator.run()
-        raise AssertionError(f"no answer: {self.emulator.status()}")
-
-    def answered(self, sequence):
-        return self.word("answers").load() == sequence
-
-    def completions(self):
-        raw = self.cq.pop(1000)
-        assert cqe_ok(raw).all()
-        return raw.view(CQE.dtype).reshape(-1)
-
-    def mend(self, entry):
-        """Write the refused entry anew, as the driver does, and say so."""
-        page = self.page()
-        raw = entry.view(np.uint8).copy()
-        seal_sqes(raw, page.refusal_position, self.sq.entries)
-        at = page.sq_offset + 64 * (page.refusal_position % page.sq_entries)
-        self.link.memory[at : at + 64] = raw.tobytes()
-        self.word("refusal_seen").store(page.refusal_sequence)
-
-    def close(self):
-        self.sq.release()
-        self.cq.release()
-        for word in self.words.values():
-            word.release()
-        self.link.close()
+OPTIONS = {"slots": SLOTS, "host_heap_mib": 1, "device_heap_mib": 1}
 
 
 @pytest.fixture
@@ -133,10 +31,25 @@ def emulator():
 
 
 @pytest.fixture
-def client(emulator):
-    made = RawClient(emulator)
-    yield made
-    made.close()
+def connect(emulator, raw_client):
+    """Return a function that opens a context and gives its raw client."""
+    opened = []
+
+    def connect(name):
+        link = emulator.open_context(name, OPTIONS)
+        client = raw_client(link.memory, emulator.run)
+        opened.append((client, link))
+        return client
+
+    yield connect
+    for client, link in opened:
+        client.close()
+        link.close()
+
+
+@pytest.fixture
+def client(connect):
+    return connect("raw")
 
 
 def test_a_task_by_hand(client):
@@ -226,8 +139,8 @@ def test_an_entry_of_the_lap_before_is_stale(emulator, client):
     assert client.page().refusal_reason == Refusal.STALE
 
 
-def test_three_bad_tries_end_the_context_and_no_other(emulator, client):
-    other = RawClient(emulator, "zzz")
+def test_three_bad_tries_end_the_context_and_no_other(emulator, client, connect):
+    other = connect("zzz")
     client.push(client.sqe())
     bad = client.sqe(blocks=0)
     client.push(bad)
@@ -244,7 +157,6 @@ def test_three_bad_tries_end_the_context_and_no_other(emulator, client):
     assert len(client.completions()) == 1
     other.push(other.sqe())
     assert other.wait() == Answer.MET
-    other.close()
 
 
 @pytest.mark.parametrize("ahead", [17, 1000, 2**31, 2**32 - 1])
@@ -320,22 +232,20 @@ def test_an_extension_that_was_never_written_is_refused(emulator, client):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_client_that_writes_anything_anywhere_hurts_only_itself(emulator, seed):
+def test_a_client_that_writes_anything_anywhere_hurts_only_itself(emulator, connect, seed):
     """Random words over the whole control page and rings, while another client works."""
     random = np.random.default_rng(seed)
-    mad = RawClient(emulator, "mad")
-    good = RawClient(emulator, "good")
+    mad = connect("mad")
+    good = connect("good")
     for _ in range(20):
         for _ in range(20):
             at = int(random.integers(0, mad.page().host_heap_offset or 8192) // 4 * 4)
-            at = min(at, mad.link.size - 4)
+            at = min(at, len(mad.memory) - 4)
             value = int(random.choice([0, 1, 7, 2**31, 2**32 - 1, int(random.integers(2**32))]))
-            Word(mad.link.memory, at).store(value)
+            Word(mad.memory, at).store(value)
         mad.word("wait_posts").store(int(random.integers(2**32)))
         mad.word("sq_tail").store(mad.word("sq_head").load() + int(random.integers(0, 20)))
         emulator.run(slice_ns=1_000_000)
-    mad.close()
     good.push(*[good.sqe() for _ in range(4)])
     assert good.wait() == Answer.MET
     assert good.completions()["status"].tolist() == [Status.OK] * 4
-    good.close()

@@ -70,7 +70,8 @@ enum hal_settled hal_client_settled(struct hal *hal, const struct hal_client *cl
         const struct tsemu_control_page *page = page_of(dev, client->context);
         bool moved = tsemu_load_acquire(&page->sq_tail) != client->tail ||
                      tsemu_load_acquire(&page->wait_posts) != client->posts;
-        return moved ? HAL_INPUT_AGAIN : HAL_SETTLED;
+        /* Behind a refused entry nothing is read, however far the tail is. */
+        return moved && !client->mends ? HAL_INPUT_AGAIN : HAL_SETTLED;
     }
     dev->holder = client->context;
     return HAL_UNSETTLED;
