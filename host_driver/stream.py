@@ -34,7 +34,6 @@ _FIELDS = {
     "argument": 0xFFFF_FFFF_FFFF_FFFF,
     "value": 0xFFFF_FFFF,
     "tag": 0xFFFF_FFFF_FFFF_FFFF,
-    "pattern": 0xFFFF_FFFF_FFFF_FFFF,
 }
 
 
@@ -141,11 +140,11 @@ class Stream:
                     first = after[0]._address  # noqa: SLF001
                     second = after[1]._address  # noqa: SLF001
                     third = after[2]._address  # noqa: SLF001
-                else:
-                    return self._launch_slowly(
-                        kernel, cycles, blocks, bytes_read, bytes_written, engine, priority,
-                        after, argument, timeout, value, tag, block=block,
-                    )  # fmt: skip
+            if count > 3 or not block:
+                return self._launch_slowly(
+                    kernel, cycles, blocks, bytes_read, bytes_written, engine, priority,
+                    after, argument, timeout, value, tag, block=block,
+                )  # fmt: skip
             tasks = self._tasks
             slab = tasks.current
             address = next(slab.fresh, 0)
@@ -253,7 +252,7 @@ class Stream:
     def memset(
         self,
         destination: Buffer | int,
-        pattern: int = 0,
+        pattern: int | bytes = 0,
         size: int | None = None,
         *,
         after: Sequence[Task] = (),
@@ -262,7 +261,10 @@ class Stream:
         tag: int = 0,
         block: bool = True,
     ) -> Task:
-        """Fill a buffer with the byte `pattern` (0 to 255), as a task; `size` as in `memcpy`."""
+        """Fill a buffer with a byte (0 to 255), or with 1, 2, 4 or 8 bytes repeated, as a task.
+
+        `size` in bytes; None is that of the buffer. Raises as `memcpy` does.
+        """
         if size is None:
             if not isinstance(destination, Buffer):
                 raise InvalidError(
@@ -270,7 +272,7 @@ class Stream:
                 )
             size = destination.nbytes
         desc = {
-            "argument": _in_range("pattern", pattern, 0, 0xFF),
+            "argument": _repeated(pattern),
             "destination": range_of(self.context, destination, size, "destination"),
             "length": size,
             "engine_class": self._copy_class(engine),
@@ -399,6 +401,21 @@ def addresses(after: Sequence[Task]) -> Any:  # noqa: ANN401 - a cffi array has 
             hint="join them in groups with stream.nop(after=...) first",
         )
     return ffi.new("uintptr_t[]", found)
+
+
+def _repeated(pattern: int | bytes) -> int:
+    """The eight bytes that a fill repeats, as the task carries them."""
+    unit: bytes = pattern if isinstance(pattern, bytes) else b""
+    if not isinstance(pattern, bytes):
+        unit = bytes([_in_range("pattern", pattern, 0, 0xFF)])
+    if len(unit) not in (1, 2, 4, 8):
+        raise InvalidError(
+            f"pattern {pattern!r} has {len(unit)} bytes",
+            field="pattern",
+            value=pattern,
+            hint="give a number from 0 to 255, or 1, 2, 4 or 8 bytes",
+        )
+    return int.from_bytes(unit * (8 // len(unit)), "little")
 
 
 def _in_range(field: str, value: object, low: int, high: int) -> int:

@@ -102,7 +102,7 @@ def test_exceptions_of_callbacks_reach_an_await(either):
 
 def test_closing_ends_pending_awaits():
     async def main():
-        device = Device.open("emu:edge-2", clock="paced:1e-9")
+        device = Device.open("emu:edge-2", clock="paced:0.000001")
         task = device.default_stream.launch(cycles=1_000_000_000)
         waiting = asyncio.ensure_future(_await(task))
         for _ in range(5):

@@ -71,6 +71,7 @@ def test_a_failure_names_the_task(device):
 )
 def test_one_bad_task_refuses_the_batch(device, change, words):
     tasks = launches(10, cycles=1)
+    tasks["destination"] = device.context.info.host_base
     for name, value in change.items():
         tasks[name][7] = value
     before = device.context.counters()["submitted"]

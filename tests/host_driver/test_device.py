@@ -170,7 +170,7 @@ def test_a_forked_child_gets_a_clear_error(device):
 
 
 def test_ctrl_c_in_a_wait_leaves_the_context_usable():
-    with Device.open("emu:edge-2", clock="paced:1e-9") as device:
+    with Device.open("emu:edge-2", clock="paced:0.000001") as device:
         stream = device.create_stream()
         task = stream.launch(cycles=1_000_000_000)
         started = threading.Event()
@@ -191,7 +191,7 @@ def test_ctrl_c_in_a_wait_leaves_the_context_usable():
 
 
 def test_other_threads_are_told_when_the_context_is_closed():
-    device = Device.open("emu:edge-2", clock="paced:1e-9")
+    device = Device.open("emu:edge-2", clock="paced:0.000001")
     task = device.default_stream.launch(cycles=1_000_000_000)
     errors = []
     inside = threading.Event()

@@ -131,14 +131,14 @@ def test_an_edge_to_a_task_of_another_device_is_refused(device, stream):
 
 def test_launch_after_close_is_refused():
     device = Device.open("emu:edge-2")
-    stream = device.create_stream()
+    context, stream = device.context, device.create_stream()
     task = stream.launch(cycles=1).wait()
     device.close()
     for call in (
         lambda: stream.launch(cycles=1),
         stream.nop,
         stream.synchronize,
-        device.context.synchronize,
+        context.synchronize,
         device.create_stream,
     ):
         with pytest.raises(ClosedError):
@@ -181,15 +181,15 @@ def test_many_more_tasks_than_slots(small):
 def test_a_window_full_behind_a_wait_without_record_is_no_resource(small):
     event = small.event()
     waiting = small.default_stream.wait(event)
-    stream = small.create_stream(in_order=False, limit=8)
+    streams = [small.create_stream(in_order=False) for _ in range(5)]
     caught = None
     tasks = []
     while caught is None:
         try:
-            tasks.append(stream.nop(after=[waiting]))
+            tasks.append(streams[len(tasks) % 5].nop(after=[waiting]))
         except NoResourceError as error:
             caught = error
-    assert len(tasks) == 15  # as many as there are slots
+    assert len(tasks) == 15  # with the wait as many as there are slots
     assert "window" in str(caught)
     assert waiting.cancel()
     with pytest.raises(TaskCancelledError):
@@ -197,7 +197,20 @@ def test_a_window_full_behind_a_wait_without_record_is_no_resource(small):
     with pytest.raises(TaskCancelledError):
         small.synchronize()
     assert isinstance(tasks[-1].exception(), DependencyAbortedError)
-    assert stream.launch(cycles=1).wait().ok
+    assert streams[0].launch(cycles=1).wait().ok
+
+
+def test_a_stream_full_behind_a_wait_without_record_is_no_resource(small):
+    event = small.event()
+    stream = small.create_stream()
+    stream.wait(event)
+    for _ in range(3):
+        stream.nop()
+    with pytest.raises(NoResourceError) as caught:
+        stream.nop()
+    assert caught.value.stream == stream.number
+    small.default_stream.record(event)
+    assert stream.nop().wait().ok
 
 
 def test_a_task_that_runs_too_long_ends_timeout_and_aborts_what_follows(stream):
@@ -253,6 +266,8 @@ def test_copies_and_fills_move_bytes(device, stream):
         assert (b.read() == 0x5A).all()
         assert stream.memcpy(b, a, 0).wait().ok
         assert (b.read() == 0x5A).all()
+        stream.memset(a, b"\x01\x02", 100).wait()
+        assert a.array[:102].tolist() == [1, 2] * 50 + [7, 7]
 
 
 @pytest.mark.parametrize("engine", ["aicore", "toaster"])
