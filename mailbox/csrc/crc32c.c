@@ -38,20 +38,21 @@ static uint32_t word_by_table(uint32_t crc, uint64_t word)
            table[2][(word >> 40) & 0xFF] ^ table[1][(word >> 48) & 0xFF] ^ table[0][word >> 56];
 }
 
-/* The 64-bit word at byte `8 * index` of an entry, with the CRC field cleared. */
-static inline uint64_t entry_word(const entry_word_t *entry, unsigned index, unsigned offset)
+/* The words of an entry with the CRC field cleared. */
+static inline void entry_words(const entry_word_t *entry, unsigned offset, uint64_t *words)
 {
-    uint64_t word = entry[index];
-    if (index == offset / 8)
-        word &= offset % 8 ? 0x00000000FFFFFFFFull : 0xFFFFFFFF00000000ull;
-    return word;
+    for (unsigned i = 0; i < ENTRY_WORDS; i++)
+        words[i] = entry[i];
+    words[offset / 8] &= offset % 8 ? 0x00000000FFFFFFFFull : 0xFFFFFFFF00000000ull;
 }
 
 static uint32_t entry_by_table(const void *entry, unsigned offset)
 {
+    uint64_t words[ENTRY_WORDS];
     uint32_t crc = 0xFFFFFFFFu;
+    entry_words(entry, offset, words);
     for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        crc = word_by_table(crc, entry_word(entry, i, offset));
+        crc = word_by_table(crc, words[i]);
     return ~crc;
 }
 
@@ -61,9 +62,12 @@ static uint32_t entry_by_table(const void *entry, unsigned offset)
 __attribute__((target("sse4.2"))) static uint32_t entry_by_instruction(const void *entry,
                                                                        unsigned offset)
 {
+    uint64_t words[ENTRY_WORDS];
     uint64_t crc = 0xFFFFFFFFu;
+    entry_words(entry, offset, words);
+#pragma GCC unroll 8
     for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        crc = _mm_crc32_u64(crc, entry_word(entry, i, offset));
+        crc = _mm_crc32_u64(crc, words[i]);
     return ~(uint32_t)crc;
 }
 
@@ -90,9 +94,11 @@ static int has_instruction(void)
 
 static uint32_t entry_by_instruction(const void *entry, unsigned offset)
 {
+    uint64_t words[ENTRY_WORDS];
     uint32_t crc = 0xFFFFFFFFu;
+    entry_words(entry, offset, words);
     for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        crc = __crc32cd(crc, entry_word(entry, i, offset));
+        crc = __crc32cd(crc, words[i]);
     return ~crc;
 }
 

@@ -126,7 +126,6 @@ void complete_task(struct fw *fw, struct context *context, uint32_t slot)
         event_record_ended(fw, context, slot);
     scoreboard_release(fw, context, task);
     fw_charge(fw, fw->config.retire);
-    fw->changed = true;
 }
 
 static void run_without_core(struct fw *fw, struct context *context, uint32_t slot)

@@ -94,7 +94,6 @@ void control_cancel(struct fw *fw, struct context *context, uint32_t slot, uint1
 {
     const struct task *task = context_task(context, slot);
     scoreboard_abort(fw, context, slot, status, task->ticket, (uint16_t)context->id);
-    fw->changed = true;
 }
 
 /* Whatever has not started ends with `status`; running tasks start no further block. */
@@ -117,7 +116,6 @@ void control_cancel_all(struct fw *fw, struct context *context, uint16_t status)
             control_cancel(fw, context, slot, status);
         }
     }
-    fw->changed = true;
 }
 
 static void cancel_request(struct fw *fw, struct context *context, const uint32_t *argument,
@@ -222,5 +220,4 @@ void control_request(struct fw *fw, struct context *context)
     reply.crc = hal_crc32c_entry(&reply, MESSAGE_CRC_OFFSET);
     context->reply = reply;
     tsemu_entry_copy(&page->reply, &reply);
-    fw->changed = true;
 }

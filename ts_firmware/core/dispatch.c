@@ -56,9 +56,8 @@ static void start_block(struct fw *fw, struct context *context, struct task *tas
     hal_core_start(fw->hal, core, &block, start);
 }
 
-bool dispatch_run(struct fw *fw)
+void dispatch_run(struct fw *fw)
 {
-    bool any = false;
     if (fw->newly_first != NIL)
         ready_sort_in(fw);
     for (uint32_t c = 0; c < fw->config.class_count; c++) {
@@ -70,10 +69,8 @@ bool dispatch_run(struct fw *fw)
             start_block(fw, context, task, ref, take_idle(fw, class));
             if (task->started == task->blocks)
                 ready_pop(fw, c, ref);
-            any = true;
         }
     }
-    return any;
 }
 
 /* Blocks of the task that run are taken off their cores; blocks not started will not start. */
@@ -129,14 +126,14 @@ static bool ends_before(const struct fw *fw, uint32_t a, uint32_t b)
 }
 
 /* Take the core interrupts of this instant, in order of tickets. */
-bool dispatch_collect(struct fw *fw)
+void dispatch_collect(struct fw *fw)
 {
     uint16_t done[HAL_CORES];
     uint64_t ended[HAL_CORES];
     uint32_t count = 0;
     uint32_t core;
     uint64_t time;
-    while (count < HAL_CORES && (core = hal_core_next_done(fw->hal, &time)) != HAL_NO_CORE) {
+    while ((core = hal_core_next_done(fw->hal, &time)) != HAL_NO_CORE) {
         uint32_t at = count++;
         for (; at && ends_before(fw, core, done[at - 1]); at--) {
             done[at] = done[at - 1];
@@ -147,5 +144,4 @@ bool dispatch_collect(struct fw *fw)
     }
     for (uint32_t i = 0; i < count; i++)
         block_ended(fw, done[i], ended[i]);
-    return count != 0;
 }

@@ -4,9 +4,10 @@
  * limits, again until nothing changes; then one dispatch. */
 #include "state.h"
 
-static bool task_cores(struct fw *fw)
+static void task_cores(struct fw *fw)
 {
-    return !fw_is_busy(fw) && dispatch_collect(fw);
+    if (!fw_is_busy(fw))
+        dispatch_collect(fw);
 }
 
 static void describe(const struct fw *fw, const struct context *context, struct hal_client *client)
@@ -28,16 +29,16 @@ static void describe(const struct fw *fw, const struct context *context, struct 
     (void)fw;
 }
 
+/* Take what is there. True when a wait was answered, so that there may be more at once. */
 static bool take_input(struct fw *fw, struct context *context)
 {
     context->pipe = tsemu_load_acquire(&context_page(fw, context)->pipe_sequence);
-    bool changed = wait_gather(fw, context);
+    wait_gather(fw, context);
     if (context->parked)
-        changed |= complete_unpark(fw, context);
-    changed |= submit_take(fw, context);
-    if (context->posted && (!context->blocked || context->errored))
-        changed |= wait_answer_met(fw, context);
-    return changed;
+        complete_unpark(fw, context);
+    submit_take(fw, context);
+    return context->posted && (!context->blocked || context->errored) &&
+           wait_answer_met(fw, context);
 }
 
 void firmware_panic(struct fw *fw, const char *reason)
@@ -47,31 +48,29 @@ void firmware_panic(struct fw *fw, const char *reason)
     hal_panic(fw->hal, reason);
 }
 
-/* Input of the clients in order of name, each until it is settled. Stands still at the first that
- * is not. */
-static bool task_input(struct fw *fw, bool *settled)
+/* Input of the clients in order of name, each until it is settled. False: it stands still at the
+ * first that is not. */
+static bool task_input(struct fw *fw)
 {
-    bool changed = false;
     for (; fw->input_cursor < fw->context_count; fw->input_cursor++) {
         struct context *context = fw_context(fw, fw->by_name[fw->input_cursor]);
         if (context->closing)
             continue;
-        struct hal_client client;
         enum hal_settled state;
         do {
             while (take_input(fw, context))
-                changed = true;
+                continue;
+            if (context->blocked && !context->refused)
+                break; /* settled: its next entry is there and cannot be admitted now */
+            struct hal_client client;
             describe(fw, context, &client);
             state = hal_client_settled(fw->hal, &client);
+            if (state == HAL_UNSETTLED)
+                return false;
         } while (state == HAL_INPUT_AGAIN);
-        if (state == HAL_UNSETTLED) {
-            *settled = false;
-            return changed;
-        }
     }
     fw->input_cursor = 0;
-    *settled = true;
-    return changed;
+    return true;
 }
 
 static bool task_limits(struct fw *fw)
@@ -90,26 +89,20 @@ enum fw_result fw_run(struct fw *fw)
     for (;;) {
         if (fw->panicked)
             return FW_PANIC;
-        bool settled;
-        bool changed = task_cores(fw);
-        changed |= task_input(fw, &settled);
-        if (!settled)
+        task_cores(fw);
+        if (!task_input(fw))
             return FW_UNSETTLED;
-        changed |= complete_retire(fw);
-        if (changed)
+        if (complete_retire(fw))
             continue;
-        if (fw_is_busy(fw)) {
-            hal_wake(fw->hal, fw->busy_until);
-            return FW_BUSY;
+        if (!fw_is_busy(fw)) {
+            if (task_limits(fw))
+                continue;
+            dispatch_run(fw);
         }
-        if (task_limits(fw))
-            continue;
-        dispatch_run(fw);
-        if (fw_is_busy(fw)) {
-            hal_wake(fw->hal, fw->busy_until);
-            return FW_BUSY;
-        }
-        return FW_IDLE;
+        if (!fw_is_busy(fw))
+            return FW_IDLE;
+        hal_wake(fw->hal, fw->busy_until);
+        return FW_BUSY;
     }
 }
 

@@ -186,7 +186,6 @@ struct fw {
     struct hal *hal;
     struct fw_config config;
     bool panicked;
-    bool changed;            /* since the last input pass */
     uint32_t input_cursor;   /* context at which the input pass stands */
     uint32_t context_count;
     uint8_t by_name[HAL_CONTEXTS];
@@ -287,8 +286,8 @@ uint32_t heap_push(struct fw *fw, uint32_t root, uint32_t ref, enum heap_order o
 uint32_t heap_pop(struct fw *fw, uint32_t root, enum heap_order order);
 uint32_t heap_without(struct fw *fw, uint32_t root, uint32_t ref, enum heap_order order);
 /* dispatch.c */
-bool dispatch_run(struct fw *fw);
-bool dispatch_collect(struct fw *fw);
+void dispatch_run(struct fw *fw);
+void dispatch_collect(struct fw *fw);
 void dispatch_stop(struct fw *fw, struct context *context, uint32_t slot);
 /* complete.c */
 void complete_task(struct fw *fw, struct context *context, uint32_t slot);

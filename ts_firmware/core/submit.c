@@ -49,7 +49,6 @@ static void refuse(struct fw *fw, struct context *context, const struct complain
     tsemu_store_release(&page->refusal_sequence, context->refusal);
     complete_publish(fw, context);
     complete_interrupt(fw, context);
-    fw->changed = true;
 }
 
 /* Offset of a device address in the context's memory; false when [address, +length) is not in one

@@ -124,7 +124,6 @@ void wait_answer(struct fw *fw, struct context *context, uint32_t index, uint32_
     context->last_answer = fw->hal->now;
     tsemu_store_release(&answer->sequence, wait->sequence);
     complete_interrupt(fw, context);
-    fw->changed = true;
 }
 
 void wait_answer_all(struct fw *fw, struct context *context, uint32_t reason)
@@ -262,6 +261,5 @@ struct fw_gap fw_idle_gap(struct fw *fw)
             complete_interrupt(fw, context);
         }
     }
-    fw->changed |= gap.changed;
     return gap;
 }
