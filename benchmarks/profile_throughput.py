@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import Report, cores, device, machine, parser, progress, run
+from harness import Report, cores, cpu_seconds, device, machine, parser, progress, run
 from throughput import CORES, run_tsemu
 from workloads import WORKLOADS, write_program
 
@@ -28,8 +28,8 @@ ATTACH_SECONDS = 0.5
 def functions(data: Path, pid: int, shown: int) -> list[str]:
     """Lines of the most sampled functions of one process."""
     command = ["perf", "report", "-i", str(data), "--stdio", "--no-children", "--pid", str(pid)]
-    text = run([*command, "--sort", "dso,symbol", "-g", "none"])
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    text = run([*command, "--sort", "dso,symbol", "-g", "none", "--percentage", "relative"])
+    lines = [line.rstrip(" -") for line in text.splitlines() if line.strip()]
     return [line for line in lines if not line.startswith("#")][:shown]
 
 
@@ -60,10 +60,15 @@ def main() -> int:
             [*command, "-p", chosen, "-o", str(data)], stderr=subprocess.DEVNULL
         ) as recorder:
             time.sleep(ATTACH_SECONDS)
+            before = {process: cpu_seconds(pid) for process, pid in pids.items()}
             taken = [run_tsemu(server.address, path, options.tasks)[0] for _ in range(options.runs)]
+            used = {process: cpu_seconds(pid) - before[process] for process, pid in pids.items()}
             recorder.send_signal(signal.SIGINT)
         title = f"{options.workload}, {options.clock}"
         report.figure(f"{title}: best run", options.tasks / min(taken) / 1e6, "M tasks/s")
+        for process, seconds in used.items():
+            each = seconds / options.runs / options.tasks * 1e9
+            report.figure(f"{title}: CPU time of the {process}", each, "ns/task")
         for process, pid in pids.items():
             print(f"\n{process}")
             print("\n".join(functions(data, pid, options.functions)))
