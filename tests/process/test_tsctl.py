@@ -226,24 +226,18 @@ def test_show_of_both(tsctl, tmp_path):
 # --- bad input -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "show"])
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.stg", "", "number of tasks: found 'an empty file'"),
         ("a.stg", "3\n0 0 0\n1 1 0\n", "a.stg:3: tasks: found 'the end of the file after 2'"),
-        ("a.stg", "1\n1 1 1 5\n", "a.stg:2: predecessor 1: found 5"),
-        ("a.stg", "1\n1 1 1 1\n", "the cycle 1 -> 1"),
-        ("a.stg", "99999999999\n", "found '99999999999', expected"),
-        ("a.tsp", "TSP1 is not enough", "program.length"),
-        ("a.tsp", "x" * 100, "magic"),
         ("a.tsp", "TSP1" + "x" * 100, "a.tsp: program"),
     ],
+    ids=["stg", "tsp"],
 )
-def test_bad_file_is_exit_code_2(tsctl, tmp_path, command, name, content, words):
+def test_bad_file_is_exit_code_2(tsctl, tmp_path, name, content, words):
     path = tmp_path / name
     path.write_text(content)
-    done = tsctl(command, path, code=2)
+    done = tsctl("run", path, code=2)
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
@@ -254,43 +248,18 @@ def test_missing_file_and_folder(tsctl, tmp_path):
     assert "directory" in tsctl("run", tmp_path, code=2).stderr.lower()
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        ["--soc", "edge-2"],
-        ["--set", "scheduler.profile=ideal"],
-        ["--policy", "rank"],
-        ["--clock", "free"],
-        ["--seed", "1"],
-    ],
-)
-def test_options_of_the_device_belong_to_tsemu_run(tsctl, option):
-    done = tsctl("run", DATA / "diamond.stg", "--device", "unix:/no/socket", *option, code=2)
-    assert f"`tsemu run {' '.join(option)}`" in done.stderr
+def test_options_of_the_device_belong_to_tsemu_run(tsctl, running):
+    address = running()
+    option = ["--set", "scheduler.profile=ideal"]
+    done = tsctl("run", DATA / "diamond.stg", "--device", address, *option, code=2)
+    assert "`tsemu run --set scheduler.profile=ideal`" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--soc", "no-such"], "no-such"),
-        (["--set", "classes.aicore.cores=0"], "classes.aicore.cores"),
-        (["--set", "nonsense"], "KEY=VALUE"),
-        (["--set", "no.such.key=1"], "no.such.key"),
-        (["--policy", "magic"], "magic"),
-        (["--clock", "sundial"], "sundial"),
-        (["--engine-class", "TPU"], "--engine-class TPU"),
-        (["--window", "0"], "--window"),
-        (["--window", "100", "--slots", "50"], "window"),
-        (["--cycles-per-unit", "4000000000"], "--cycles-per-unit"),
-        (["--device", "emu:edge-2", "--soc", "hybrid"], "give one only"),
-        (["--name", ""], "name"),
-        (["--what"], "--what"),
-    ],
-)
-def test_bad_option_is_exit_code_2(tsctl, arguments, words):
-    done = tsctl("run", DATA / "diamond.stg", *arguments, code=2)
-    assert words in done.stderr
+def test_bad_option_is_exit_code_2(tsctl):
+    done = tsctl("run", DATA / "diamond.stg", "--policy", "magic", code=2)
+    assert "magic" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "--what" in tsctl("run", DATA / "diamond.stg", "--what", code=2).stderr
 
 
 def test_nobody_at_the_address_is_exit_code_3(tsctl, short_dir):
@@ -298,12 +267,6 @@ def test_nobody_at_the_address_is_exit_code_3(tsctl, short_dir):
         done = tsctl(*command, "--device", f"unix:{short_dir / 'none.sock'}", code=3)
         assert "tsemu run" in done.stderr
     tsctl("info", "--device", "tcp:somewhere", code=3)
-
-
-def test_options_of_stg_graphs_do_not_go_with_programs(tsctl, tmp_path):
-    program = chain(tmp_path / "p.tsp")
-    done = tsctl("run", program, "--cycles-per-unit", "5", code=2)
-    assert "is for STG graphs" in done.stderr
 
 
 # --- the log's file ------------------------------------------------------------------------------
@@ -328,8 +291,8 @@ def test_log_that_cannot_be_written(tsctl, tmp_path):
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
 )
 def test_interrupted_run_leaves_nothing_behind(programs, tmp_path, number, code):
-    # A thousand tasks of a second each, at a hundredth of wall time: far longer than the test.
-    program = chain(tmp_path / "p.tsp", tasks=1000, cycles=500_000_000)
+    # Ten thousand tasks of 1 ms each, at a hundredth of wall time: far longer than the test.
+    program = chain(tmp_path / "p.tsp", tasks=10_000, cycles=500_000)
     log = tmp_path / "log.npy"
     log.write_text("precious")
     with subprocess.Popen(
