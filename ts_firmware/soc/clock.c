@@ -134,6 +134,8 @@ static struct verdict cross_gap(struct device *dev)
 {
     if (input_changed(dev))
         return go_on;
+    if (!hal_clock_started(&dev->hal))
+        return (struct verdict){DEVICE_IDLE, NEVER};
     if (lockstep_gap_is_held(dev))
         return (struct verdict){DEVICE_HELD, NEVER};
     struct fw_gap gap = fw_idle_gap(dev->fw);
