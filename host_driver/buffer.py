@@ -156,7 +156,7 @@ class Buffer:
         if self._free:
             return
         if self.context.is_open:
-            code = lib.handle_free(self.context._gate, self.address)  # noqa: SLF001 - of this package
+            code = lib.handle_free(self.context.gate, self.address)
             if code < 0 and code != lib.TSEMU_E_CLOSED:
                 raise self.context.error(code)
         self._free = True
@@ -243,7 +243,7 @@ def allocate(
             hint="use a dtype of plain numbers",
         )
     address = ffi.new("uint64_t *")
-    code = lib.handle_alloc(context._gate, where == "device", size, address)  # noqa: SLF001 - of this package
+    code = lib.handle_alloc(context.gate, where == "device", size, address)
     if code < 0:
         raise context.error(code)
     return Buffer(context, address[0], lengths, dtype, where)

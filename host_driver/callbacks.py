@@ -37,7 +37,7 @@ class Callbacks:
 
     def add(self, task: Task, function: Callable[[Task], object]) -> None:
         """Call `function(task)` once the task has ended; now, if that is known already."""
-        address = task._address  # noqa: SLF001 - the handle's record is this package's business
+        address = task.record
         with self._lock:
             entry = self._waiting.get(address)
             if entry is not None:
@@ -51,7 +51,7 @@ class Callbacks:
     def discard(self, task: Task, function: Callable[[Task], object]) -> None:
         """Take a callback back that has not run; it is no error if it has."""
         with self._lock:
-            entry = self._waiting.get(task._address)  # noqa: SLF001 - as above
+            entry = self._waiting.get(task.record)
             if entry is not None and function in entry[1]:
                 entry[1].remove(function)
 

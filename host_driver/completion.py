@@ -46,7 +46,7 @@ class Completions:
 
     def __init__(self, context: Context, capacity: int | None) -> None:
         self._context = context
-        self._gate = context._gate  # noqa: SLF001 - of this package
+        self._gate = context.gate
         self._entries = ffi.new("struct tsemu_cqe[]", AT_ONCE)
         self._at = self._count = 0
         room = LAPS * context.info.slots if capacity is None else capacity

@@ -64,24 +64,24 @@ class Context:
         release: Callable[[], None],
     ) -> None:
         self.device = device
-        self._gate = ffi.new("struct handle_gate *")
+        self.gate = ffi.new("struct handle_gate *")
         self._pointer = pointer
         self._release = release
         self._closing = threading.Lock()
         self._why_closed = ""
-        lib.handle_set(self._gate, pointer)
-        page = read_page(self._gate)
+        lib.handle_set(self.gate, pointer)
+        page = read_page(self.gate)
         self.info = ContextInfo.from_page(page)
         self.name = self.info.name
         self.classes = self.info.class_numbers()
-        self.callbacks = Callbacks(self._gate)
+        self.callbacks = Callbacks(self.gate)
         self.tasks = TaskPool(self)
         self._kernels: dict[str, int] = {}
         self._kernel_lock = threading.Lock()
         self._batches: list[batch.Batch] = []
         self._most_batches = 16
         self._pumps: dict[asyncio.AbstractEventLoop, Pump] = {}
-        self.heap = buffer.HostHeap(self._gate, self.info)
+        self.heap = buffer.HostHeap(self.gate, self.info)
         self.default_stream = Stream(
             self, 0, in_order=False, priority=DEFAULT_PRIORITY, limit=self.info.stream_limit
         )
@@ -95,7 +95,7 @@ class Context:
     @property
     def is_open(self) -> bool:
         """False once it has been closed, or in a forked child."""
-        return bool(self._gate.context)
+        return bool(self.gate.context)
 
     def close(self) -> None:
         """Close the session; tasks in flight are cancelled or end, nothing is waited for by hand.
@@ -106,12 +106,12 @@ class Context:
 
     def _close(self, why: str) -> None:
         with self._closing:
-            if not self._gate.context:
+            if not self.gate.context:
                 return
             self._why_closed = why
-            lib.handle_set(self._gate, ffi.NULL)
+            lib.handle_set(self.gate, ffi.NULL)
             wake = threading.Event()
-            while lib.handle_inside(self._gate):
+            while lib.handle_inside(self.gate):
                 wake.wait(0.001)  # a step of another thread returns within a slice
             self.tasks.close()
             lib.handle_close(int(ffi.cast("uintptr_t", self._pointer)))
@@ -124,10 +124,10 @@ class Context:
 
     def forget(self) -> None:
         """In a forked child: drop the parent's session without a word to the device."""
-        if self._gate.context:
+        if self.gate.context:
             self._why_closed = "the context belongs to the parent process"
-            self._gate.context = 0
-            self._gate.inside = 0
+            self.gate.context = 0
+            self.gate.inside = 0
             lib.handle_forget(int(ffi.cast("uintptr_t", self._pointer)))
 
     def closed_error(self) -> ClosedError:
@@ -158,7 +158,7 @@ class Context:
         Callbacks run in between. Ctrl-C gives the operation up and leaves the context usable.
         """
         operation = ffi.new("driver_operation *")
-        gate = self._gate
+        gate = self.gate
         try:
             while (code := step(gate, *arguments, operation)) > 0:
                 if code == lib.TSEMU_CALLBACKS:
@@ -193,7 +193,7 @@ class Context:
 
     def wait_task(self, task: Task, timeout: int | str | None) -> None:
         """Wait until a task has been consumed; see `Task.wait`."""
-        record = ffi.cast("tsemu_task *", task._address)  # noqa: SLF001 - of this package
+        record = ffi.cast("tsemu_task *", task.record)
         code = self.wait(WaitKind.TASK, record.ticket, record.slot, limit(timeout))
         if record.status != lib.TSEMU_PENDING:
             code = 0  # ended by the same event that ended the wait
@@ -201,7 +201,7 @@ class Context:
 
     def poll_task(self, task: Task) -> bool:
         """Ask whether a task has ended; see `Task.done`."""
-        record = ffi.cast("tsemu_task *", task._address)  # noqa: SLF001 - of this package
+        record = ffi.cast("tsemu_task *", task.record)
         code = self.wait(WaitKind.TASK, record.ticket, record.slot, self.info.poll_cost_ps)
         ended = bool(record.status != lib.TSEMU_PENDING)
         self.check(0 if ended or code == lib.TSEMU_E_TIMEOUT else code, task=record.ticket)
@@ -209,7 +209,7 @@ class Context:
 
     def cancel_task(self, task: Task) -> bool:
         """Ask the device to cancel a task; see `Task.cancel`."""
-        record = ffi.cast("tsemu_task *", task._address)  # noqa: SLF001 - of this package
+        record = ffi.cast("tsemu_task *", task.record)
         if record.status != lib.TSEMU_PENDING:
             return False
         code, _ = self.control(ControlKind.CANCEL, record.ticket, record.slot)
@@ -240,7 +240,7 @@ class Context:
     def raise_failure(self, stream: int) -> None:
         """Raise the first failure that a stream (or any) keeps, if there is one."""
         record = ffi.new("tsemu_task *")
-        if lib.handle_stream_failure(self._gate, stream, record) > 0:
+        if lib.handle_stream_failure(self.gate, stream, record) > 0:
             raise task_error(
                 task=record.ticket,
                 stream=record.stream,
@@ -252,7 +252,7 @@ class Context:
     def counters(self) -> dict[str, int]:
         """The driver's own counters: submitted, consumed, answered, waits_posted, now_ps ..."""
         status = ffi.new("struct driver_status *")
-        code = lib.handle_driver_status(self._gate, status)
+        code = lib.handle_driver_status(self.gate, status)
         if code < 0:
             raise self.error(code)
         return {name: int(getattr(status, name)) for name, _ in _STATUS_FIELDS}
@@ -387,7 +387,7 @@ class Context:
         if pump is None:
             for other in [each for each in self._pumps if each.is_closed()]:
                 del self._pumps[other]
-            pump = self._pumps[loop] = Pump(self, self._gate, loop)
+            pump = self._pumps[loop] = Pump(self, self.gate, loop)
         return pump
 
     async def synchronize_async(self, timeout: int | str | None = None) -> None:

@@ -98,7 +98,7 @@ class Event:
         last = self._last
         if last is None:
             return 1
-        return int(ffi.cast("tsemu_task *", last._address).value)  # noqa: SLF001 - of this package
+        return int(ffi.cast("tsemu_task *", last.record).value)
 
     def _wait(self, timeout_ps: int) -> Task | None:
         self._check_open()

@@ -74,9 +74,22 @@ class ContextInfo:
             **{name: int(getattr(page, name)) for name in same},
         )
 
-    def class_numbers(self) -> ClassNumbers:
-        """Number of each engine class by its name."""
-        return ClassNumbers(self.classes)
+    def class_numbers(self) -> dict[str, int]:
+        """Number of each engine class by its name, in upper and in lower case."""
+        upper = {row.name: row.number for row in self.classes}
+        return upper | {name.lower(): number for name, number in upper.items()}
+
+    def class_number(self, name: object) -> int:
+        """Number of an engine class; raises `InvalidError` listing the classes that exist."""
+        for row in self.classes:
+            if isinstance(name, str) and row.name.lower() == name.lower():
+                return row.number
+        raise InvalidError(
+            f"engine {name!r} is no engine class of this device",
+            field="engine",
+            value=name,
+            hint=f"use one of {', '.join(row.name for row in self.classes)}",
+        )
 
     def copy_class(self) -> int:
         """Number of the first class that moves bytes."""
@@ -87,30 +100,6 @@ class ContextInfo:
             "the device has no engine class that moves bytes",
             field="engine",
             hint="use an SoC with a DMA class",
-        )
-
-
-class ClassNumbers(dict[str, int]):
-    """Numbers of engine classes by name, upper or lower case.
-
-    A name that is missing raises `InvalidError` listing those that exist.
-    """
-
-    def __init__(self, classes: tuple[EngineClass, ...]) -> None:
-        super().__init__()
-        for row in classes:
-            self[row.name] = row.number
-            self[row.name.lower()] = row.number
-        self._known = [row.name for row in classes]
-
-    def __missing__(self, name: object) -> int:
-        if isinstance(name, str) and name.lower() in self:
-            return self[name.lower()]
-        raise InvalidError(
-            f"engine {name!r} is no engine class of this device",
-            field="engine",
-            value=name,
-            hint=f"use one of {', '.join(self._known)}",
         )
 
 

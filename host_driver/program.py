@@ -108,11 +108,11 @@ class _Runner:
         progress: Callable[[int, int], object] | None,
     ) -> None:
         self._context = context
-        self._gate = context._gate  # noqa: SLF001 - of this package
+        self._gate = context.gate
         self._work = work
         self._on_completions = on_completions
         self._progress = progress
-        classes = [context.classes[name] for name in work.classes]
+        classes = [context.info.class_number(name) for name in work.classes]
         owned = _Owned(context, work, stack)
         self._bases = np.array(owned.bases, np.uint64)
         entries = max(SINK_ENTRIES, context.info.slots) if on_completions else 0

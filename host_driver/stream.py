@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tsemu.host_driver.event import Event
 
 _launch = lib.handle_launch
+_launch_plain = lib.handle_launch_plain
+_new = object.__new__
 _FIELDS = {
     "cycles": 0xFFFF_FFFF,
     "blocks": 0xFFFF,
@@ -43,6 +45,7 @@ class Stream:
     __slots__ = (
         "__weakref__",
         "_classes",
+        "_priority",
         "_record",
         "_stream",
         "_tasks",
@@ -51,7 +54,6 @@ class Stream:
         "limit",
         "name",
         "number",
-        "priority",
     )  # fmt: skip
 
     def __init__(
@@ -67,13 +69,21 @@ class Stream:
         self.context = context
         self.number = number
         self.in_order = in_order
-        self.priority = priority
+        self._priority = priority
         self.limit = limit
         self.name = name or ("default" if number == 0 else f"stream-{number}")
-        self._record = ffi.new("struct handle_stream *", {"gate": context._gate, "stream": number})  # noqa: SLF001
+        self._record = ffi.new(
+            "struct handle_stream *",
+            {"gate": context.gate, "stream": number, "priority": priority},
+        )
         self._stream = int(ffi.cast("uintptr_t", self._record))
         self._tasks = context.tasks
         self._classes = context.classes
+
+    @property
+    def priority(self) -> int:
+        """Priority of tasks that name none: 0 (highest) to 7."""
+        return self._priority
 
     def __repr__(self) -> str:
         order = "in order" if self.in_order else "out of order"
@@ -86,7 +96,7 @@ class Stream:
         if limit is not None:
             _in_range("limit", limit, 1, window)
 
-    def launch(
+    def launch(  # noqa: C901 - no call that can be avoided
         self,
         kernel: str | int = 0,
         *,
@@ -132,14 +142,14 @@ class Stream:
             count = len(after)
             if count:
                 if count == 1:
-                    first = after[0]._address  # noqa: SLF001 - Task is this package's
+                    first = after[0].record
                 elif count == 2:
-                    first = after[0]._address  # noqa: SLF001
-                    second = after[1]._address  # noqa: SLF001
+                    first = after[0].record
+                    second = after[1].record
                 elif count == 3:
-                    first = after[0]._address  # noqa: SLF001
-                    second = after[1]._address  # noqa: SLF001
-                    third = after[2]._address  # noqa: SLF001
+                    first = after[0].record
+                    second = after[1].record
+                    third = after[2].record
             if count > 3 or not block:
                 return self._launch_slowly(
                     kernel, cycles, blocks, bytes_read, bytes_written, engine, priority,
@@ -148,31 +158,59 @@ class Stream:
             tasks = self._tasks
             slab = tasks.current
             address = next(slab.fresh, 0)
-            task = Task(slab, address) if address else tasks.take()
-            code = _launch(
-                self._stream,
-                address or task._address,  # noqa: SLF001
-                first,
-                second,
-                third,
-                cycles,
-                blocks,
-                bytes_read,
-                bytes_written,
-                kernel if kernel.__class__ is int else self.context.kernel(kernel),
-                self._classes[engine],
-                self.priority if priority is None else priority,
-                argument,
-                0 if timeout is None else microseconds(timeout),
-                value,
-                tag,
-            )
-        except (TypeError, OverflowError, AttributeError):
+            if address:
+                task = _new(Task)
+                task.slab = slab
+                task.record = address
+            else:
+                task = tasks.take()
+                address = task.record
+            number = kernel if kernel.__class__ is int else self.context.kernel(kernel)
+            if (
+                blocks == 1
+                and priority is None
+                and bytes_read == 0
+                and bytes_written == 0
+                and argument == 0
+                and timeout is None
+                and value == 0
+                and tag == 0
+            ):
+                code = _launch_plain(
+                    self._stream,
+                    address,
+                    first,
+                    second,
+                    third,
+                    cycles,
+                    number,
+                    self._classes[engine],
+                )
+            else:
+                code = _launch(
+                    self._stream,
+                    address,
+                    first,
+                    second,
+                    third,
+                    cycles,
+                    number,
+                    self._classes[engine],
+                    blocks,
+                    bytes_read,
+                    bytes_written,
+                    self.priority if priority is None else priority,
+                    argument,
+                    0 if timeout is None else microseconds(timeout),
+                    value,
+                    tag,
+                )
+        except (TypeError, OverflowError, AttributeError, KeyError):
             code = 1  # the slow path says which argument it was
         if code == 0 and task is not None:
             return task
         if task is not None:
-            lib.handle_unused(task._address)  # noqa: SLF001
+            lib.handle_unused(task.record)
         return self._launch_slowly(
             kernel, cycles, blocks, bytes_read, bytes_written, engine, priority, after, argument,
             timeout, value, tag, block=block,
@@ -210,7 +248,7 @@ class Stream:
             name: _in_range(name, each, 1 if name == "blocks" else 0, _FIELDS[name])
             for name, each in numbers.items()
         }
-        desc["engine_class"] = self._classes[engine]
+        desc["engine_class"] = self.context.info.class_number(engine)
         desc["timeout_us"] = microseconds(timeout)
         return self._submit(Opcode.KERNEL, desc, after, priority, tag, block=block)
 
@@ -324,7 +362,7 @@ class Stream:
     @property
     def outstanding(self) -> int:
         """Tasks launched in this stream that are not known to have ended."""
-        return int(lib.handle_outstanding(self.context._gate, self.number))  # noqa: SLF001
+        return int(lib.handle_outstanding(self.context.gate, self.number))
 
     def close(self) -> None:
         """Give the stream back. Raises `BusyError` while tasks of it are in flight."""
@@ -338,7 +376,8 @@ class Stream:
         self.context.destroy(ControlKind.STREAM_DESTROY, self.number, "stream")
 
     def _copy_class(self, engine: str | None) -> int:
-        return self.context.info.copy_class() if engine is None else self._classes[engine]
+        info = self.context.info
+        return info.copy_class() if engine is None else info.class_number(engine)
 
     def _submit(
         self,
@@ -369,11 +408,11 @@ class Stream:
             desc,
             ffi.cast("tsemu_task *const *", handles),
             len(handles),
-            task._address,  # noqa: SLF001 - Task is this package's
+            task.record,
             block,
         )
         if code < 0:
-            lib.handle_unused(task._address)  # noqa: SLF001 - Task is this package's
+            lib.handle_unused(task.record)
             context.check(code)
         return task
 
@@ -384,7 +423,7 @@ def addresses(after: Sequence[Task]) -> Any:  # noqa: ANN401 - a cffi array has 
     Raises `InvalidError` naming `after` when one is no task, or when there are more than 1024.
     """
     try:
-        found = [task._address for task in after]  # noqa: SLF001 - Task is this package's
+        found = [task.record for task in after]
     except (AttributeError, TypeError) as error:
         raise InvalidError(
             f"after = {after!r} holds something that is no task",

@@ -31,14 +31,22 @@ class Task:
 
     Its state is what the driver has *consumed*: it changes inside waits and launches of its
     context, never by itself, so that programs are deterministic. Ask with `done` or wait with
-    `wait`; `await task` works in a coroutine.
+    `wait`; `await task` works in a coroutine. (`slab` and `record`, the memory that holds it and
+    its address there, are for this package.)
     """
 
-    __slots__ = ("_address", "_slab")
+    __slots__ = ("record", "slab")
 
-    def __init__(self, slab: Slab, address: int) -> None:
-        self._slab = slab
-        self._address = address
+    slab: Slab
+    record: int
+
+    @classmethod
+    def of(cls, slab: Slab, address: int) -> Task:
+        """The handle whose record is at `address` of a slab. `Stream.launch` has a copy of this."""
+        task = cls.__new__(cls)
+        task.slab = slab
+        task.record = address
+        return task
 
     def __repr__(self) -> str:
         status = self.status
@@ -52,10 +60,10 @@ class Task:
         device's limit. Raises the `TaskError` of its status when it did not succeed,
         `DeviceTimeoutError` when the time is over, `InCallbackError` inside a callback.
         """
-        status = _status(self._address)
+        status = _status(self.record)
         if status == PENDING:
-            self._slab.context.wait_task(self, timeout)
-            status = _status(self._address)
+            self.slab.context.wait_task(self, timeout)
+            status = _status(self.record)
         if status:
             raise self._error(status)
         return self
@@ -66,13 +74,13 @@ class Task:
         Finding that it has not costs 1 us of the device's time (the poll cost), so that a loop of
         polls ends. Raises `InCallbackError` inside a callback if it is not known to have ended.
         """
-        if _status(self._address) != PENDING:
+        if _status(self.record) != PENDING:
             return True
-        return self._slab.context.poll_task(self)
+        return self.slab.context.poll_task(self)
 
     def exception(self) -> TaskError | None:
         """The error that `wait` would raise; None if it succeeded or is not known to have ended."""
-        status = _status(self._address)
+        status = _status(self.record)
         return None if status in (0, PENDING) else self._error(status)
 
     def cancel(self) -> bool:
@@ -80,7 +88,7 @@ class Task:
 
         A task that runs is not stopped. Costs no virtual time.
         """
-        return self._slab.context.cancel_task(self)
+        return self.slab.context.cancel_task(self)
 
     def add_done_callback(self, function: Callable[[Task], object]) -> None:
         """Call `function(task)` when the task has ended.
@@ -89,11 +97,11 @@ class Task:
         If the task is known to have ended, the call happens at once. What a callback raises is
         raised by the wait that ran it.
         """
-        self._slab.context.callbacks.add(self, function)
+        self.slab.context.callbacks.add(self, function)
 
     def __await__(self) -> Generator[Any, None, Task]:
-        if _status(self._address) == PENDING:
-            yield from self._slab.context.pump().task(self).__await__()
+        if _status(self.record) == PENDING:
+            yield from self.slab.context.pump().task(self).__await__()
         return self.wait()
 
     @property
@@ -102,7 +110,7 @@ class Task:
 
         A number that is no `Status` is shown as it is.
         """
-        status: int = _status(self._address)
+        status: int = _status(self.record)
         if status == PENDING:
             return None
         try:
@@ -113,17 +121,17 @@ class Task:
     @property
     def ok(self) -> bool:
         """True when the task is known to have succeeded."""
-        return bool(_status(self._address) == 0)
+        return bool(_status(self.record) == 0)
 
     @property
     def ticket(self) -> int:
         """Number of the task within its context, counted from 1."""
-        return int(self._record().ticket)
+        return int(self._fields().ticket)
 
     @property
     def stream(self) -> int:
         """Number of the stream that it was launched in."""
-        return int(self._record().stream)
+        return int(self._fields().stream)
 
     @property
     def start_ps(self) -> int:
@@ -154,13 +162,13 @@ class Task:
     @property
     def context(self) -> Context:
         """The context that it was launched in."""
-        return self._slab.context
+        return self.slab.context
 
-    def _record(self) -> Any:  # noqa: ANN401 - a cffi struct has no type
-        return ffi.cast("tsemu_task *", self._address)
+    def _fields(self) -> Any:  # noqa: ANN401 - a cffi struct has no type
+        return ffi.cast("tsemu_task *", self.record)
 
     def _ended(self) -> Any:  # noqa: ANN401 - same
-        record = self._record()
+        record = self._fields()
         if record.status == PENDING:
             raise BusyError(
                 f"task {record.ticket} is not known to have ended",
@@ -171,7 +179,7 @@ class Task:
         return record
 
     def _error(self, status: int) -> TaskError:
-        record = self._record()
+        record = self._fields()
         return task_error(
             task=record.ticket,
             stream=record.stream,
@@ -229,7 +237,7 @@ class TaskPool:
             slab = self.current
             address = next(slab.fresh, 0)
             if address:
-                return Task(slab, address)
+                return Task.of(slab, address)
             with self._lock:
                 if self.current is slab:
                     self._held = [each for each in self._held if each.pending()]

@@ -20,6 +20,7 @@ struct handle_gate {
 struct handle_stream {
     struct handle_gate *gate;
     uint16_t stream;
+    uint8_t priority; /* of launches that name none */
 };
 
 static tsemu_context *handle_enter(struct handle_gate *gate)
@@ -46,18 +47,28 @@ static uint32_t handle_inside(struct handle_gate *gate)
     return atomic_load((_Atomic uint32_t *)&gate->inside);
 }
 
-/* Launch a kernel with up to three predecessors, without blocking: the code of driver_launch_try.
- * Addresses of records are integers; 0 is no predecessor. */
-static int handle_launch(uintptr_t stream_record, uintptr_t task, uintptr_t after0,
-                         uintptr_t after1, uintptr_t after2, uint32_t cycles, uint16_t blocks,
-                         uint32_t bytes_read, uint32_t bytes_written, uint16_t kernel,
-                         uint8_t engine_class, uint8_t priority, uint64_t argument,
-                         uint32_t timeout_us, uint32_t value, uint64_t user_tag)
+static int handle_try(const struct handle_stream *record, const tsemu_launch_desc *desc,
+                      uintptr_t task, uintptr_t after0, uintptr_t after1, uintptr_t after2)
 {
-    const struct handle_stream *record = (const struct handle_stream *)stream_record;
     tsemu_context *context = handle_enter(record->gate);
     if (context == NULL)
         return TSEMU_E_CLOSED;
+    tsemu_task *after[3] = {(tsemu_task *)after0, (tsemu_task *)after1, (tsemu_task *)after2};
+    uint32_t count = after2 != 0 ? 3u : after1 != 0 ? 2u : after0 != 0 ? 1u : 0u;
+    int code = driver_launch_try(context, desc, after, count, (tsemu_task *)task);
+    handle_leave(record->gate);
+    return code;
+}
+
+/* Launch a kernel with up to three predecessors, without blocking: the code of driver_launch_try.
+ * Addresses of records are integers; 0 is no predecessor. */
+static int handle_launch(uintptr_t stream_record, uintptr_t task, uintptr_t after0,
+                         uintptr_t after1, uintptr_t after2, uint32_t cycles, uint16_t kernel,
+                         uint8_t engine_class, uint16_t blocks, uint32_t bytes_read,
+                         uint32_t bytes_written, uint8_t priority, uint64_t argument,
+                         uint32_t timeout_us, uint32_t value, uint64_t user_tag)
+{
+    const struct handle_stream *record = (const struct handle_stream *)stream_record;
     tsemu_launch_desc desc = {
         .opcode = TSEMU_OPCODE_KERNEL,
         .stream = record->stream,
@@ -73,11 +84,26 @@ static int handle_launch(uintptr_t stream_record, uintptr_t task, uintptr_t afte
         .argument = argument,
         .user_tag = user_tag,
     };
-    tsemu_task *after[3] = {(tsemu_task *)after0, (tsemu_task *)after1, (tsemu_task *)after2};
-    uint32_t count = after2 != 0 ? 3u : after1 != 0 ? 2u : after0 != 0 ? 1u : 0u;
-    int code = driver_launch_try(context, &desc, after, count, (tsemu_task *)task);
-    handle_leave(record->gate);
-    return code;
+    return handle_try(record, &desc, task, after0, after1, after2);
+}
+
+/* The same with one block, the stream's priority and nothing else: half of the arguments are half
+ * of the time that Python needs for the call. */
+static int handle_launch_plain(uintptr_t stream_record, uintptr_t task, uintptr_t after0,
+                               uintptr_t after1, uintptr_t after2, uint32_t cycles,
+                               uint16_t kernel, uint8_t engine_class)
+{
+    const struct handle_stream *record = (const struct handle_stream *)stream_record;
+    tsemu_launch_desc desc = {
+        .opcode = TSEMU_OPCODE_KERNEL,
+        .stream = record->stream,
+        .engine_class = engine_class,
+        .priority = record->priority,
+        .blocks = 1,
+        .cycles = cycles,
+        .kernel = kernel,
+    };
+    return handle_try(record, &desc, task, after0, after1, after2);
 }
 
 /* The records of a new slab: not launched, so not ended. */

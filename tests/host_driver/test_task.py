@@ -85,7 +85,7 @@ def test_slabs_of_ended_tasks_are_given_back(device, stream):
     slabs = weakref.WeakSet()
     for _ in range(8):
         tasks = [stream.launch(cycles=1) for _ in range(SLAB_TASKS)]
-        slabs.update(task._slab for task in tasks)
+        slabs.update(task.slab for task in tasks)
         device.synchronize()
     del tasks
     stream.launch(cycles=1)
