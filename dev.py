@@ -129,6 +129,7 @@ def device(program: Path, address: Path) -> Iterator[None]:
 def demo() -> None:
     """Run a task graph: one process is the device, another one pushes the graph to it."""
     programs = environment(".venv-demo", ".")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # cleans up, too
     with tempfile.TemporaryDirectory(prefix="tsemu-") as private:
         address = Path(private) / "device.sock"
         with device(programs / "tsemu", address):

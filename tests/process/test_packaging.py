@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,6 +51,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         archive.extractall(out / "tree", filter="data")
     (tree,) = (out / "tree").iterdir()
     run(sys.executable, "-m", "build", "--wheel", "--outdir", out, tree, cwd=out)
+    shutil.rmtree(out / "tree")
     (built,) = out.glob("*.whl")
     return built
 
@@ -85,6 +87,25 @@ def test_wheel_holds_everything_that_the_packages_need(wheel: Path, root: Path) 
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["lenient", "strict"])
+def test_editable_installation_works(sdist: Path, mode: str, short_dir: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(short_dir, filter="data")
+    (tree,) = (path for path in short_dir.iterdir() if path.is_dir())
+    venv.create(short_dir / "venv", with_pip=True)
+    python = short_dir / "venv" / "bin" / "python"
+    option = f"editable_mode={mode}"
+    run(python, "-m", "pip", "install", "-q", "-e", tree, "--config-settings", option, cwd=tree)
+    graph = short_dir / "diamond.stg"
+    graph.write_text(DIAMOND, encoding="utf-8")
+    report = json.loads(run(python.parent / "tsctl", "run", graph, "--json", cwd=short_dir))
+    assert report["tasks"] == 4
+    names = "tsemu.descriptors, tsemu.mailbox, tsemu.host_driver, tsemu.ts_firmware, tsemu.runtime"
+    where = run(python, "-c", f"import {names}; print(tsemu.mailbox.__file__)", cwd=short_dir)
+    assert where.startswith(str(tree))
+
+
 def test_installed_device_and_tool_run_in_an_empty_folder(installed: Path, short_dir: Path) -> None:
     graph = short_dir / "diamond.stg"
     graph.write_text(DIAMOND, encoding="utf-8")
@@ -114,9 +135,8 @@ def test_every_module_imports_from_the_installed_package(installed: Path, short_
         "import importlib, pathlib, pkgutil\n"
         "import tsemu\n"
         "names = [m.name for m in pkgutil.walk_packages(tsemu.__path__, 'tsemu.')]\n"
-        "skipped = ('.build_', '__main__', 'tsemu.examples')\n"
         "for name in names:\n"
-        "    if not any(part in name for part in skipped):\n"
+        "    if name != 'tsemu.host_driver.libtsemu':  # a library, though its name ends in .so\n"
         "        module = importlib.import_module(name)\n"
         "        assert 'site-packages' in module.__file__, module.__file__\n"
         "print(len(names))\n"
