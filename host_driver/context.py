@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tsemu.descriptors.codes import ControlKind, StreamFlag, WaitKind
+from tsemu.descriptors.codes import PENDING, ControlKind, StreamFlag, WaitKind
 from tsemu.host_driver import batch, buffer, program
 from tsemu.host_driver._driver import ffi, lib
 from tsemu.host_driver.aio import Pump
@@ -193,18 +193,19 @@ class Context:
 
     def wait_task(self, task: Task, timeout: int | str | None) -> None:
         """Wait until a task has been consumed; see `Task.wait`."""
-        record = ffi.cast("tsemu_task *", task.record)
-        code = self.wait(WaitKind.TASK, record.ticket, record.slot, limit(timeout))
-        if record.status != lib.TSEMU_PENDING:
-            code = 0  # ended by the same event that ended the wait
-        self.check(code, task=record.ticket, stream=record.stream)
+        code = self.run(lib.handle_wait_task, task.record, limit(timeout))
+        if code < 0 and lib.handle_status(task.record) == PENDING:
+            self.check(code, task=task.ticket, stream=task.stream)
+        # Otherwise it was ended by the same event that ended the wait.
+        self.callbacks.finish()
 
     def poll_task(self, task: Task) -> bool:
         """Ask whether a task has ended; see `Task.done`."""
-        record = ffi.cast("tsemu_task *", task.record)
-        code = self.wait(WaitKind.TASK, record.ticket, record.slot, self.info.poll_cost_ps)
-        ended = bool(record.status != lib.TSEMU_PENDING)
-        self.check(0 if ended or code == lib.TSEMU_E_TIMEOUT else code, task=record.ticket)
+        code = self.run(lib.handle_wait_task, task.record, self.info.poll_cost_ps)
+        ended = bool(lib.handle_status(task.record) != PENDING)
+        if code < 0 and not ended and code != lib.TSEMU_E_TIMEOUT:
+            self.check(code, task=task.ticket, stream=task.stream)
+        self.callbacks.finish()
         return ended
 
     def cancel_task(self, task: Task) -> bool:
@@ -226,8 +227,9 @@ class Context:
 
     def synchronize_stream(self, stream: int, timeout: int | str | None) -> None:
         """Wait until all tasks of a stream have ended; see `Stream.synchronize`."""
-        kind, a, b = self.stream_wait(stream)
-        self.check(self.wait(kind, a, b, limit(timeout)))
+        kind = WaitKind.ALL if stream == ALL_STREAMS else WaitKind.STREAM
+        first = 0 if stream == ALL_STREAMS else stream
+        self.check(self.wait(kind, first, 0, limit(timeout), c=1))  # 1: all launched so far
         self.raise_failure(stream)
 
     def stream_wait(self, stream: int) -> tuple[WaitKind, int, int]:

@@ -189,6 +189,22 @@ static int handle_wait_step(struct handle_gate *gate, const driver_wait *wait,
     return code;
 }
 
+static int handle_wait_task(struct handle_gate *gate, uintptr_t task, uint64_t timeout_ps,
+                            driver_operation *operation)
+{
+    tsemu_context *context = handle_enter(gate);
+    if (context == NULL)
+        return TSEMU_E_CLOSED;
+    const tsemu_task *record = (const tsemu_task *)task;
+    driver_wait wait = {.kind = TSEMU_WAIT_KIND_TASK,
+                        .a = record->ticket,
+                        .b = record->slot,
+                        .timeout_ps = timeout_ps};
+    int code = driver_wait_step(context, &wait, operation);
+    handle_leave(gate);
+    return code;
+}
+
 static int handle_wait_poll(struct handle_gate *gate, const driver_wait *wait,
                             driver_operation *operation)
 {
