@@ -38,21 +38,25 @@ static uint32_t word_by_table(uint32_t crc, uint64_t word)
            table[2][(word >> 40) & 0xFF] ^ table[1][(word >> 48) & 0xFF] ^ table[0][word >> 56];
 }
 
-/* The words of an entry with the CRC field cleared. */
-static inline void entry_words(const entry_word_t *entry, unsigned offset, uint64_t *words)
+/* Word `i` of an entry, with the CRC field cleared. `keep` are the bits that stay in the word that
+ * holds the field; loops over this are unrolled, so that no word goes through memory again. */
+static inline uint64_t entry_word(const entry_word_t *entry, unsigned i, unsigned offset,
+                                  uint64_t keep)
 {
-    for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        words[i] = entry[i];
-    words[offset / 8] &= offset % 8 ? 0x00000000FFFFFFFFull : 0xFFFFFFFF00000000ull;
+    return i == offset / 8 ? entry[i] & keep : entry[i];
+}
+
+static inline uint64_t kept_bits(unsigned offset)
+{
+    return offset % 8 ? 0x00000000FFFFFFFFull : 0xFFFFFFFF00000000ull;
 }
 
 static uint32_t entry_by_table(const void *entry, unsigned offset)
 {
-    uint64_t words[ENTRY_WORDS];
+    const uint64_t keep = kept_bits(offset);
     uint32_t crc = 0xFFFFFFFFu;
-    entry_words(entry, offset, words);
     for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        crc = word_by_table(crc, words[i]);
+        crc = word_by_table(crc, entry_word(entry, i, offset, keep));
     return ~crc;
 }
 
@@ -62,12 +66,11 @@ static uint32_t entry_by_table(const void *entry, unsigned offset)
 __attribute__((target("sse4.2"))) static uint32_t entry_by_instruction(const void *entry,
                                                                        unsigned offset)
 {
-    uint64_t words[ENTRY_WORDS];
+    const uint64_t keep = kept_bits(offset);
     uint64_t crc = 0xFFFFFFFFu;
-    entry_words(entry, offset, words);
 #pragma GCC unroll 8
     for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        crc = _mm_crc32_u64(crc, words[i]);
+        crc = _mm_crc32_u64(crc, entry_word(entry, i, offset, keep));
     return ~(uint32_t)crc;
 }
 
@@ -94,11 +97,10 @@ static int has_instruction(void)
 
 static uint32_t entry_by_instruction(const void *entry, unsigned offset)
 {
-    uint64_t words[ENTRY_WORDS];
+    const uint64_t keep = kept_bits(offset);
     uint32_t crc = 0xFFFFFFFFu;
-    entry_words(entry, offset, words);
     for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        crc = __crc32cd(crc, words[i]);
+        crc = __crc32cd(crc, entry_word(entry, i, offset, keep));
     return ~crc;
 }
 

@@ -37,31 +37,41 @@ static bool has_room(struct fw *fw, struct context *context)
     return context->cq_tail - context->cq_head < context->cq_entries;
 }
 
+static inline uint64_t pair(uint32_t low, uint32_t high)
+{
+    return low | (uint64_t)high << 32;
+}
+
+static inline uint64_t quad(uint16_t a, uint16_t b, uint16_t c, uint16_t d)
+{
+    return pair(a | (uint32_t)b << 16, c | (uint32_t)d << 16);
+}
+
+/* The entry is put together as words (a test compares them with struct tsemu_cqe): the CRC reads
+ * words, and reading what was just written in smaller pieces stalls most processors. */
 static void write_cqe(struct fw *fw, struct context *context, const struct task *task,
                       uint32_t slot)
 {
     uint8_t *window = fw->hal->window[context->id];
     uint32_t position = context->cq_tail;
-    struct tsemu_cqe *out = (struct tsemu_cqe *)(window + context->cq_offset) +
-                            tsemu_ring_index(position, context->cq_entries);
-    struct tsemu_cqe cqe = {
-        .user_tag = task->user_tag,
-        .start_ps = task->start,
-        .end_ps = task->end,
-        .ticket = task->ticket,
-        .stream = task->stream,
-        .slot = (uint16_t)slot,
-        .status = task->status,
-        .core = task->core,
-        .phase = (uint8_t)tsemu_ring_phase(position, context->cq_entries),
-        .flags = task->core == HAL_NO_CORE ? TSEMU_CQE_FLAG_NO_CORE : 0,
+    bool bad = task->status != TSEMU_STATUS_OK;
+    uint32_t phase = tsemu_ring_phase(position, context->cq_entries);
+    uint32_t flags = task->core == HAL_NO_CORE ? TSEMU_CQE_FLAG_NO_CORE : 0;
+    uint64_t words[8] = {
+        task->user_tag,
+        task->start,
+        task->end,
+        0,                                                          /* fault address */
+        pair(task->ticket, bad ? task->ancestor : 0),
+        quad(0, 0, task->stream, (uint16_t)slot),                   /* CRC follows */
+        quad(task->status, task->core, 0, bad ? task->ancestor_context : 0),
+        pair(phase << 16 | flags << 24, 0),                         /* epoch 0 */
     };
-    if (task->status != TSEMU_STATUS_OK) {
-        cqe.ancestor = task->ancestor;
-        cqe.ancestor_context = task->ancestor_context;
-    }
-    cqe.crc = hal_crc32c_entry(&cqe, CQE_CRC_OFFSET);
-    tsemu_entry_copy(out, &cqe);
+    words[5] |= hal_crc32c_entry(words, CQE_CRC_OFFSET);
+    tsemu_entry_copy(window + context->cq_offset +
+                         (size_t)TSEMU_ENTRY_BYTES *
+                             tsemu_ring_index(position, context->cq_entries),
+                     words);
     context->cq_tail = position + 1;
     if (context->cq_tail - context->cq_published >= PUBLISH_EVERY)
         complete_publish(fw, context);

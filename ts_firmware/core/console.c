@@ -1,8 +1,6 @@
 /* Console log lines: "[time] text" to the UART. Formats %u, %s and %t (a time in picoseconds). */
 #include "state.h"
 
-#include <stdarg.h>
-
 #define LINE_BYTES 160u
 
 struct line {

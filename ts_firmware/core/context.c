@@ -167,7 +167,9 @@ void fw_context_view(const struct fw *fw, uint32_t id, struct fw_context_view *v
                   : context->errored ? TSEMU_CONTEXT_STATE_ERROR
                   : context->refused ? TSEMU_CONTEXT_STATE_REFUSED
                                      : TSEMU_CONTEXT_STATE_ACTIVE;
-    view->waits = (uint32_t)__builtin_popcount(context->posted);
+    view->waits = 0;
+    for (uint32_t bits = context->posted; bits; bits &= bits - 1u)
+        view->waits++;
     view->published = context->cq_published;
     view->open = context->open;
     view->closing = context->closing;

@@ -26,20 +26,18 @@ static void start_block(struct fw *fw, struct context *context, struct task *tas
 {
     fw_charge(fw, fw->config.dispatch);
     uint64_t start = fw_is_busy(fw) ? fw->busy_until : fw->hal->now;
-    struct hal_block block = {
-        .opcode = task->opcode,
-        .engine_class = task->engine_class,
-        .context = (uint16_t)context->id,
-        .block = task->started,
-    };
+    struct hal_block *block = hal_core_command(fw->hal, core);
+    block->opcode = task->opcode;
+    block->context = (uint16_t)context->id;
+    block->block = task->started;
     if (task->opcode == TSEMU_OPCODE_KERNEL) {
-        block.cycles = task->u.kernel.cycles;
-        block.bytes_read = task->u.kernel.bytes_read;
-        block.bytes_written = task->u.kernel.bytes_written;
+        block->cycles = task->u.kernel.cycles;
+        block->bytes_read = task->u.kernel.bytes_read;
+        block->bytes_written = task->u.kernel.bytes_written;
     } else {
-        block.source = task->argument;
-        block.destination = task->u.copy.destination;
-        block.length = task->u.copy.length;
+        block->source = task->argument;
+        block->destination = task->u.copy.destination;
+        block->length = task->u.copy.length;
     }
     fw->cores[core].task = ref;
     fw->cores[core].block = task->started;
@@ -53,7 +51,7 @@ static void start_block(struct fw *fw, struct context *context, struct task *tas
     task->started++;
     task->running++;
     fw->dispatched++;
-    hal_core_start(fw->hal, core, &block, start);
+    hal_core_start(fw->hal, core, start);
 }
 
 void dispatch_run(struct fw *fw)

@@ -5,6 +5,7 @@
 #ifndef FW_HAL_H
 #define FW_HAL_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,8 +21,7 @@ struct hal {
 
 /* What a core is told to do. Times come from the hardware, not from the firmware. */
 struct hal_block {
-    uint8_t opcode;               /* enum tsemu_opcode */
-    uint8_t engine_class;
+    uint16_t opcode;              /* enum tsemu_opcode */
     uint16_t context;
     uint32_t block;
     uint32_t cycles, bytes_read, bytes_written;
@@ -30,9 +30,11 @@ struct hal_block {
     uint64_t length;
 };
 
-/* Command a core: the block starts at `start` (not before now) and raises the core interrupt when
- * it has ended. The core must be idle. */
-void hal_core_start(struct hal *hal, uint32_t core, const struct hal_block *block, uint64_t start);
+/* Command registers of an idle core, to be filled before it is started. */
+struct hal_block *hal_core_command(struct hal *hal, uint32_t core);
+/* Start the commanded block at `start` (not before now); the core raises its interrupt when the
+ * block has ended. */
+void hal_core_start(struct hal *hal, uint32_t core, uint64_t start);
 /* Reset one core: its block ends without effect and without an interrupt. */
 void hal_core_reset(struct hal *hal, uint32_t core);
 /* Next core whose block has ended, and when it ended; HAL_NO_CORE: none left. */

@@ -186,8 +186,11 @@ static void leave_group(struct fw *fw, struct ready_class *ready, uint32_t ref)
     round_remove(fw, level, ref);
     group_replace(context, ref & 0xFFFFu, next == NIL ? NO_SLOT : next & 0xFFFFu);
     if (next != NIL) {
-        fw_task(fw, next)->child = task->child;
+        struct task *head = fw_task(fw, next);
+        head->child = task->child;
         round_append(fw, level, next);
+        if (head->next != NIL)
+            __builtin_prefetch(fw_task(fw, head->next), 1);
     }
     if (level->first == NIL)
         ready->levels &= ~(1u << task->priority);

@@ -207,27 +207,27 @@ struct fw {
 
 static inline struct context *fw_context(const struct fw *fw, uint32_t id)
 {
-    return (struct context *)((uintptr_t)fw + fw->context_offset[id]);
+    return (struct context *)((uintptr_t)fw + (uintptr_t)fw->context_offset[id]);
 }
 
 static inline struct task *context_task(const struct context *context, uint32_t slot)
 {
-    return (struct task *)((uintptr_t)context + context->tasks) + slot;
+    return (struct task *)((uintptr_t)context + (uintptr_t)context->tasks) + slot;
 }
 
 static inline struct edge_node *context_node(const struct context *context, uint32_t node)
 {
-    return (struct edge_node *)((uintptr_t)context + context->nodes) + node;
+    return (struct edge_node *)((uintptr_t)context + (uintptr_t)context->nodes) + node;
 }
 
 static inline struct stream *context_stream(const struct context *context, uint32_t stream)
 {
-    return (struct stream *)((uintptr_t)context + context->streams) + stream;
+    return (struct stream *)((uintptr_t)context + (uintptr_t)context->streams) + stream;
 }
 
 static inline struct event *context_event(const struct context *context, uint32_t event)
 {
-    return (struct event *)((uintptr_t)context + context->events) + event;
+    return (struct event *)((uintptr_t)context + (uintptr_t)context->events) + event;
 }
 
 static inline uint32_t task_ref(const struct context *context, uint32_t slot)

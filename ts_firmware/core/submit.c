@@ -2,6 +2,7 @@
  * window, the edge nodes and the host's cost allow. */
 #include "state.h"
 
+#define FETCH_AHEAD 4u /* entries: the host's core wrote them, so the first read is slow */
 #define SQE_CRC_OFFSET 12u
 #define EXTENSION_CRC_OFFSET 8u
 #define UNSUPPORTED_FLAGS                                                                        \
@@ -266,6 +267,9 @@ static bool fetch(struct fw *fw, struct context *context)
     tsemu_entry_copy(&head->entry,
                      ring + (size_t)TSEMU_ENTRY_BYTES *
                                 tsemu_ring_index(context->position, context->sq_entries));
+    __builtin_prefetch(ring + (size_t)TSEMU_ENTRY_BYTES *
+                                  tsemu_ring_index(context->position + FETCH_AHEAD,
+                                                   context->sq_entries));
     if (!check_header(fw, context, &complaint) || !check_operands(fw, context, &complaint) ||
         !take_predecessors(fw, context, &complaint)) {
         refuse(fw, context, &complaint);
@@ -273,6 +277,9 @@ static bool fetch(struct fw *fw, struct context *context)
     }
     head->valid = true;
     head->cost_known = false;
+    const struct task *task = context_task(context, head->entry.sqe.slot);
+    __builtin_prefetch(task, 1);
+    __builtin_prefetch(&task->start, 1);
     return true;
 }
 

@@ -40,7 +40,7 @@ static void advance(struct device *dev, uint64_t time)
     while (dev->queue.count && dev->queue.heap[0].time <= time) {
         struct soc_event event = queue_pop(&dev->queue);
         if (event.kind == SOC_BLOCK_ENDED)
-            cores_end(dev, event.core, event.time);
+            cores_end(dev, event.core);
         else if (dev->last_wake == event.time)
             dev->last_wake = NEVER;
     }

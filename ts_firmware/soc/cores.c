@@ -31,14 +31,19 @@ static uint64_t duration(const struct device_class *class, const struct hal_bloc
     return setup + compute;
 }
 
-void hal_core_start(struct hal *hal, uint32_t index, const struct hal_block *block, uint64_t start)
+struct hal_block *hal_core_command(struct hal *hal, uint32_t index)
+{
+    struct device *dev = (struct device *)hal;
+    return &dev->cores[index].block;
+}
+
+void hal_core_start(struct hal *hal, uint32_t index, uint64_t start)
 {
     struct device *dev = (struct device *)hal;
     struct soc_core *core = &dev->cores[index];
     core->busy = true;
-    core->block = *block;
     core->started = start;
-    core->ended = start + duration(&dev->config.classes[core->engine_class], block);
+    core->ended = start + duration(&dev->config.classes[core->engine_class], &core->block);
     uint64_t interrupt = core->ended + dev->config.interrupt_ps;
     if (!queue_push(&dev->queue, interrupt, SOC_BLOCK_ENDED, index))
         hal_panic(hal, "no memory for the event queue");
@@ -78,10 +83,9 @@ static void move_bytes(struct device *dev, const struct hal_block *block)
 }
 
 /* The block on this core has ended and the interrupt arrives. */
-void cores_end(struct device *dev, uint32_t index, uint64_t time)
+void cores_end(struct device *dev, uint32_t index)
 {
     struct soc_core *core = &dev->cores[index];
-    (void)time;
     core->busy = false;
     core->blocks++;
     core->busy_ps += core->ended - core->started;

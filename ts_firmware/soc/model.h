@@ -79,7 +79,7 @@ bool queue_push(struct event_queue *queue, uint64_t time, uint32_t kind, uint32_
 struct soc_event queue_pop(struct event_queue *queue);
 void queue_remove_core(struct event_queue *queue, uint32_t core);
 /* cores.c */
-void cores_end(struct device *dev, uint32_t core, uint64_t time);
+void cores_end(struct device *dev, uint32_t core);
 /* lockstep.c */
 bool lockstep_gap_is_held(struct device *dev);
 uint64_t lockstep_hold(struct device *dev, uint64_t wall);
