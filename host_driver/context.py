@@ -136,7 +136,7 @@ class Context:
             self._why_closed or "the context has been closed",
             field="context",
             value=self.name,
-            hint="open a device in the process that uses it",
+            hint="open the device (again) in this process",
         )
 
     def __enter__(self) -> Self:

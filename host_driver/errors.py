@@ -20,12 +20,18 @@ Only this module turns a code of the C library into an exception.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tsemu.descriptors.codes import Status
 from tsemu.host_driver._driver import ffi, lib
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 ALL_STREAMS = 0xFFFF_FFFF
+NO_LIMIT = 0xFFFF_FFFF_FFFF_FFFF
+_PYTHON = {"tsemu_buffer_alloc": "device.alloc"}
+"""What the library's remedies are called in Python."""
 
 
 class TsemuError(Exception):
@@ -178,7 +184,7 @@ class TaskError(TsemuError):
         because = f" because task {ancestor} did not succeed" if ancestor not in (0, task) else ""
         at = f" at device address {fault_address:#x}" if fault_address else ""
         super().__init__(
-            f"task {task} ended {word}{because}{at}",
+            f"task {task} ended with status {word}{because}{at}",
             field="status",
             value=status,
             task=task,
@@ -267,7 +273,7 @@ def status_name(status: int) -> str:
     try:
         return Status(status).name
     except ValueError:
-        return f"with unknown status {status}"
+        return f"{status} (unknown)"
 
 
 def task_error(
@@ -297,10 +303,28 @@ def last_error(code: int, **fields: object) -> TsemuError:
         "stream": last.stream if told and last.stream != ALL_STREAMS else None,
         "hint": _text(last.hint) if told else "",
     }
+    if told and code == DeviceTimeoutError.code:
+        # The library tells when it was (value) and what the caller had asked for (limit).
+        given = "the device's wait limit" if last.limit == NO_LIMIT else f"{last.limit} ps"
+        message = f"{message}: the limit ({given}) was over at {last.value} ps"
+        values["value"] = values["limit"] = None if last.limit == NO_LIMIT else last.limit
     values.update(fields)
     kind = _BY_CODE.get(code, TsemuError)
     return kind(message, **values)  # type: ignore[arg-type]
 
 
+def in_terms_of(error: TsemuError, names: Mapping[str, str]) -> TsemuError:
+    """The same error with the caller's name of the field (`names`: library's to caller's)."""
+    for theirs, ours in names.items():
+        if error.field == theirs:
+            error.field = ours
+            error.message = error.message.replace(theirs, ours, 1)
+            break
+    return error
+
+
 def _text(array: object) -> str:
-    return str(ffi.string(array).decode("utf-8", "replace"))
+    text = str(ffi.string(array).decode("utf-8", "replace"))
+    for theirs, ours in _PYTHON.items():
+        text = text.replace(theirs, ours)
+    return text

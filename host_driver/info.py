@@ -91,6 +91,19 @@ class ContextInfo:
             hint=f"use one of {', '.join(row.name for row in self.classes)}",
         )
 
+    def class_for(self, name: object, *, copies: bool) -> int:
+        """Number of an engine class that runs copies or kernels; raises `InvalidError`."""
+        number = self.class_number(name)
+        if self.classes[number].moves_bytes != copies:
+            other = [row.name for row in self.classes if row.moves_bytes == copies]
+            raise InvalidError(
+                f"engine {name!r} runs {'kernels' if copies else 'copies'} only",
+                field="engine",
+                value=name,
+                hint=f"use one of {', '.join(other)}" if other else "use another SoC",
+            )
+        return number
+
     def copy_class(self) -> int:
         """Number of the first class that moves bytes."""
         for row in self.classes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tsemu.descriptors.codes import MAX_PREDECESSORS, PRIORITY_LEVELS, ControlKind, Opcode
 from tsemu.host_driver._driver import ffi, lib
 from tsemu.host_driver.buffer import Buffer, range_of
-from tsemu.host_driver.errors import InvalidError
+from tsemu.host_driver.errors import InvalidError, in_terms_of
 from tsemu.host_driver.task import Task
 from tsemu.host_driver.units import limit as time_limit
 from tsemu.host_driver.units import microseconds
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 _launch = lib.handle_launch
 _launch_plain = lib.handle_launch_plain
 _new = object.__new__
+_NAMES: dict[Opcode | None, dict[str, str]] = {
+    None: {"engine_class": "engine"},
+    Opcode.MEMCPY: {"engine_class": "engine", "argument": "source", "length": "size"},
+    Opcode.MEMSET: {"engine_class": "engine", "argument": "pattern", "length": "size"},
+}
+"""What fields of a task are called in the arguments of this module."""
 _FIELDS = {
     "cycles": 0xFFFF_FFFF,
     "blocks": 0xFFFF,
@@ -248,7 +254,7 @@ class Stream:
             name: _in_range(name, each, 1 if name == "blocks" else 0, _FIELDS[name])
             for name, each in numbers.items()
         }
-        desc["engine_class"] = self.context.info.class_number(engine)
+        desc["engine_class"] = self.context.info.class_for(engine, copies=False)
         desc["timeout_us"] = microseconds(timeout)
         return self._submit(Opcode.KERNEL, desc, after, priority, tag, block=block)
 
@@ -377,7 +383,7 @@ class Stream:
 
     def _copy_class(self, engine: str | None) -> int:
         info = self.context.info
-        return info.copy_class() if engine is None else info.class_number(engine)
+        return info.copy_class() if engine is None else info.class_for(engine, copies=True)
 
     def _submit(
         self,
@@ -413,7 +419,8 @@ class Stream:
         )
         if code < 0:
             lib.handle_unused(task.record)
-            context.check(code)
+            error = context.error(code)
+            context.callbacks.finish(in_terms_of(error, _NAMES.get(opcode, _NAMES[None])))
         return task
 
 

@@ -40,13 +40,13 @@ def test_familiar_bases():
 def test_a_task_error_names_the_ancestor():
     error = errors.task_error(task=9, stream=0, status=Status.DEP_ABORTED, ancestor=4)
     assert isinstance(error, errors.DependencyAbortedError)
-    assert "task 9 ended DEP_ABORTED because task 4 did not succeed" in str(error)
+    assert "task 9 ended with status DEP_ABORTED because task 4 did not succeed" in str(error)
     assert error.ancestor == 4
 
 
 def test_an_unknown_status_is_an_error_too():
     error = errors.task_error(task=1, stream=0, status=77, ancestor=1)
-    assert "unknown status 77" in str(error)
+    assert "status 77 (unknown)" in str(error)
 
 
 def test_a_code_without_words_is_still_an_error():

@@ -270,6 +270,12 @@ def test_copies_and_fills_move_bytes(device, stream):
         assert a.array[:102].tolist() == [1, 2] * 50 + [7, 7]
 
 
+def test_kernels_need_a_class_that_runs_them(stream):
+    with pytest.raises(InvalidError, match="runs copies only") as caught:
+        stream.launch(cycles=1, engine="DMA")
+    assert "AICORE, AICPU" in caught.value.hint
+
+
 @pytest.mark.parametrize("engine", ["aicore", "toaster"])
 def test_copies_need_a_class_that_moves_bytes(device, stream, engine):
     with device.alloc(64) as a, pytest.raises(InvalidError, match="engine"):
