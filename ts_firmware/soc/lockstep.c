@@ -62,7 +62,9 @@ static bool broken(struct device *dev, const struct hal_client *client)
 enum hal_settled hal_client_settled(struct hal *hal, const struct hal_client *client)
 {
     struct device *dev = (struct device *)hal;
-    if (dev->config.clock_mode != TSEMU_CLOCK_MODE_LOCKSTEP || !dev->started || client->blocked)
+    /* Asked here too, not only remembered: within one pass the clock has started for all or none. */
+    if (dev->config.clock_mode != TSEMU_CLOCK_MODE_LOCKSTEP || !hal_clock_started(hal) ||
+        client->blocked)
         return HAL_SETTLED;
     if (wait_counts(dev, client, false) || !holds_at_all(dev, client) || broken(dev, client))
         return HAL_SETTLED;
