@@ -58,6 +58,9 @@ void ring_doorbell(struct tsemu_context *c)
 {
     static const uint64_t one = 1;
     c->counters.doorbells++;
+    /* It is on its way: until it sleeps again nobody has to ring. The write that follows wakes it
+     * even if this store meets a newer sleep. */
+    tsemu_store_relaxed(&c->page->device_sleeps, 0);
     while (write(c->doorbell_fd, &one, sizeof one) < 0 && errno == EINTR) {
     }
     /* A device that died asleep never takes its flag back: look here, where it costs nothing. */

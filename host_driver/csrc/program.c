@@ -217,14 +217,14 @@ __attribute__((noinline)) static int explain(const driver_program *p,
         snprintf(prefix, sizeof prefix, "tasks[%llu].", (unsigned long long)index);
         return check_task(p->c, &desc, prefix);
     }
-    uint64_t end = (uint64_t)t->edge_start + t->edge_count;
-    if (t->edge_count && (end > edge_count || !edges))
-        return bad_task(index, "edge_start", end, edge_count,
-                        "edges have to lie in the chunk's edge array");
     uint32_t entries;
     int code = check_entries(p->c, t->edge_count, &entries);
     if (code)
         return code;
+    uint64_t end = (uint64_t)t->edge_start + t->edge_count;
+    if (t->edge_count && (end > edge_count || !edges))
+        return bad_task(index, "edge_start", end, edge_count,
+                        "edges have to lie in the chunk's edge array");
     for (uint64_t e = t->edge_start; e < end; e++) {
         uint32_t distance = (uint32_t)index - edges[e];
         if (!distance || distance > index)
