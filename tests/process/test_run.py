@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def stop(process, number=signal.SIGTERM):
     process.send_signal(number)
     _, errors = process.communicate(timeout=LIMIT_S)
     return process.returncode, errors
+
+
+def until(condition):
+    """Ask until it is so."""
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "this never becomes true"
 
 
 class Client:
@@ -291,8 +299,7 @@ def test_hostile_clients_cost_the_others_nothing(short_dir):
                 assert other.reply()[0].status == ControlStatus.OK
             for client in kept:
                 client.close()
-            while len(observer.info()["status"]["contexts"]) > 1:
-                pass
+            until(lambda: len(observer.info()["status"]["contexts"]) == 1)
             assert len(list(Path(f"/proc/{process.pid}/fd").iterdir())) <= before + 1
         assert stop(process) == (0, "")
 
@@ -305,8 +312,7 @@ def test_an_observer_sees_clients_come_and_go_and_time_stand_still(short_dir):
         with Client(short_dir / "s", open_message("me")) as client:
             client.reply()
             assert [c["name"] for c in observer.info()["status"]["contexts"]] == ["me"]
-        while observer.info()["status"]["contexts"]:
-            pass
+        until(lambda: not observer.info()["status"]["contexts"])
         assert observer.info()["status"]["now_ps"] == first["status"]["now_ps"] == 0
 
 

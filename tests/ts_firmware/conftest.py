@@ -28,6 +28,7 @@ class RawClient:
             memory, page.cq_offset, page.cq_entries, OFFSETS["cq_head"], OFFSETS["cq_tail"]
         )
         self.submitted = 0
+        self.awaited = 0
 
     def page(self):
         return CONTROL_PAGE.parse(self.memory[:4096])
@@ -80,11 +81,17 @@ class RawClient:
 
     def answer(self, sequence):
         """Turn the device until the wait is answered; returns the reason."""
+        self.awaited = sequence
         for _ in range(100):
             if self.answered(sequence):
                 return Answer(self.word("answers", 4).load())
             self.turn()
-        raise AssertionError(f"no answer: {self.page()}")
+        raise AssertionError(f"no answer: {self.state()}")
+
+    def state(self):
+        """What to show when something went wrong."""
+        names = ("sq_tail", "sq_head", "cq_tail", "admitted", "completed", "wait_posts", "state")
+        return {name: self.word(name).load() for name in names}
 
     def answered(self, sequence):
         return self.word("answers").load() == sequence
