@@ -5,29 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from tsemu.runtime.occupancy import Occupancy
-from tsemu.runtime.tsctl import timeline
-from tsemu.runtime.tsctl.tables import GAP, coloured, print_pairs, print_table
-from tsemu.runtime.tsctl.timeline import Canvas
+from tsemu.runtime.tsctl import core_table
+from tsemu.runtime.tsctl.engines import EngineRow, used, utilisation
+from tsemu.runtime.tsctl.tables import print_pairs
 from tsemu.runtime.tsctl.units import count_text, percent_text, rate_text, time_text
-
-MAX_ROWS = 32
-"""Rows of the core table; more cores are drawn in groups."""
-MIN_COLUMNS = 24
-MAX_COLUMNS = 160
-NUMBER_COLUMNS = 9
-
-
-@dataclass(frozen=True)
-class EngineRow:
-    """An engine class of the device: its cores have the numbers `first` to `first + cores - 1`."""
-
-    name: str
-    first: int
-    cores: int
-    frequency_mhz: int
 
 
 @dataclass(frozen=True)
@@ -48,8 +31,7 @@ class RunReport:
     @property
     def used_classes(self) -> list[EngineRow]:
         """Classes of which at least one core ran something."""
-        busy = self.occupancy.core_blocks
-        return [row for row in self.classes if busy[row.first : row.first + row.cores].any()]
+        return used(self.occupancy, self.classes)
 
     @property
     def makespan_cycles(self) -> int | None:
@@ -77,12 +59,7 @@ class RunReport:
 
     def utilisation(self, rows: Sequence[EngineRow]) -> float:
         """Share of the makespan for which the cores of some classes were busy."""
-        cores = sum(row.cores for row in rows)
-        whole = cores * self.occupancy.makespan_ps
-        busy = sum(
-            int(self.occupancy.busy_ps[row.first : row.first + row.cores].sum()) for row in rows
-        )
-        return busy / whole if whole else 0.0
+        return utilisation(self.occupancy, rows)
 
     def document(self) -> dict[str, Any]:
         """Return the report as the `--json` document."""
@@ -137,7 +114,7 @@ class RunReport:
         print_pairs(console, self._summary())
         if self.used_classes:
             console.print()
-            self._show_cores(console)
+            core_table.show(console, self.occupancy, self.classes)
 
     def _summary(self) -> list[tuple[str, str]]:
         found = self.occupancy
@@ -153,7 +130,9 @@ class RunReport:
         if self.makespan_cycles is not None:
             more.append(f"{count_text(self.makespan_cycles)} cycles")
         if self.makespan_units is not None:
-            more.append(f"{self.makespan_units:,} units of the graph")
+            units = self.makespan_units
+            text = count_text(units) if isinstance(units, int) else f"{units:,.2f}"
+            more.append(f"{text} units of the graph")
         if more:
             makespan += f"  ({', '.join(more)})"
         size = f"{count_text(found.tasks - self.helpers)}, {count_text(self.edges)} edges"
@@ -192,63 +171,3 @@ class RunReport:
             if name != "OK"
         )
         return f"{count_text(found.failed)}  ({kinds})"
-
-    def _show_cores(self, console: Console) -> None:
-        groups = [group for row in self.used_classes for group in self._groups(row)]
-        names = [self._name(group) for group in groups]
-        fixed = max(len(name) for name in names) + 2 * NUMBER_COLUMNS + 3 * len(GAP)
-        canvas = Canvas(
-            max(MIN_COLUMNS, min(MAX_COLUMNS, console.width - fixed - 1)),
-            coloured(console),
-            console.encoding.lower().startswith("utf"),
-        )
-        single = all(len(group) == 1 for group in groups)
-        by_task = (
-            single
-            and self.occupancy.exact_timeline
-            and timeline.task_by_task(self.occupancy, canvas)
-        )
-        lines = (
-            [timeline.task_lines(self.occupancy, canvas)[group.start] for group in groups]
-            if by_task
-            else timeline.busy_lines(self.occupancy, canvas, groups)
-        )
-        done = "tasks" if self.occupancy.exact_timeline else "blocks"
-        rows: list[list[str | Text]] = [
-            ["core", "busy".rjust(NUMBER_COLUMNS), done.rjust(NUMBER_COLUMNS), "timeline"]
-        ]
-        makespan = self.occupancy.makespan_ps
-        for group, name, line in zip(groups, names, lines, strict=True):
-            busy = int(self.occupancy.busy_ps[group.start : group.stop].sum())
-            share = busy / (makespan * len(group)) if makespan else 0.0
-            blocks = int(self.occupancy.core_blocks[group.start : group.stop].sum())
-            rows.append([name, percent_text(share), count_text(blocks), line])
-        rows += [["", "", "", axis] for axis in timeline.axis_lines(makespan, canvas)]
-        print_table(console, rows, right=(1, 2))
-        for note in self._notes(canvas, by_task=by_task):
-            console.print(Text(note, "dim" if canvas.colour else ""), soft_wrap=True)
-
-    def _groups(self, row: EngineRow) -> list[range]:
-        total = sum(used.cores for used in self.used_classes)
-        size = -(-total // MAX_ROWS)
-        end = row.first + row.cores
-        return [range(core, min(core + size, end)) for core in range(row.first, end, size)]
-
-    def _name(self, group: range) -> str:
-        row = next(row for row in self.classes if row.first <= group.start < row.first + row.cores)
-        first, last = group.start - row.first, group.stop - row.first - 1
-        return f"{row.name} {first}" if first == last else f"{row.name} {first}-{last}"
-
-    def _notes(self, canvas: Canvas, *, by_task: bool) -> list[str]:
-        column = time_text(round(self.occupancy.makespan_ps / canvas.columns))
-        notes = (
-            [f"numbers: task ids; one column is {column}"]
-            if by_task
-            else [f"height: share of each {column} for which the core was busy"]
-        )
-        if not self.occupancy.exact_timeline:
-            notes.append("a task of several blocks is drawn on the core of its first block")
-        idle = [row for row in self.classes if row not in self.used_classes]
-        if idle:
-            notes.append("not used: " + ", ".join(f"{row.cores} {row.name}" for row in idle))
-        return notes

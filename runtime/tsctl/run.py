@@ -13,10 +13,11 @@ from tsemu.host_driver import Device
 from tsemu.runtime.completion_log import CompletionLog, Completions
 from tsemu.runtime.occupancy import Occupancy
 from tsemu.runtime.program_build import PRODUCER, build_program
+from tsemu.runtime.tsctl.engines import EngineRow
 from tsemu.runtime.tsctl.exits import UsageError
 from tsemu.runtime.tsctl.graphs import Source, open_source
 from tsemu.runtime.tsctl.progress import RunProgress
-from tsemu.runtime.tsctl.report import EngineRow, RunReport
+from tsemu.runtime.tsctl.report import RunReport
 from tsemu.runtime.tsctl.session import Choice, brief, describe, engine_rows, open_device
 
 

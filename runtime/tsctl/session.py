@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsemu.host_driver import Device, query_info
+from tsemu.runtime.tsctl.engines import EngineRow
 from tsemu.runtime.tsctl.exits import UsageError
-from tsemu.runtime.tsctl.report import EngineRow
 from tsemu.ts_firmware.config import SocConfig
 from tsemu.ts_firmware.emulator import Emulator, configure
 from tsemu.ts_firmware.settings import parse_assignment

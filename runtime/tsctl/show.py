@@ -125,4 +125,6 @@ def _list_text(items: list[Any]) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list | dict):
+        return f"({len(value)} items)"  # `--json` has them
     return count_text(value) if isinstance(value, int) else str(value)

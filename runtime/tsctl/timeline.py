@@ -66,13 +66,19 @@ def _task_line(tasks: list[tuple[int, int, str]], canvas: Canvas) -> Text:
     return line
 
 
-def busy_lines(occupancy: Occupancy, canvas: Canvas, groups: list[range]) -> list[Text]:
-    """Return one line per group of cores: the share of time for which they were busy."""
+def busy_lines(
+    occupancy: Occupancy, canvas: Canvas, groups: list[range], *, in_flight: bool = False
+) -> list[Text]:
+    """Return one line per group of cores: the share of time for which they were busy.
+
+    With `in_flight` the share is that of times with any task of the group, not the cores' mean.
+    """
     levels = LEVELS if canvas.unicode else ASCII_LEVELS
     shares = occupancy.timeline(canvas.columns)
     lines = []
     for group in groups:
-        share = shares[group.start : group.stop].mean(axis=0)
+        rows = shares[group.start : group.stop]
+        share = np.minimum(rows.sum(axis=0), 1.0) if in_flight else rows.mean(axis=0)
         steps = np.rint(share * (len(levels) - 1)).astype(int)
         steps[(steps == 0) & (share > 0)] = 1  # a little is not nothing
         text = "".join(levels[step] for step in steps.tolist())

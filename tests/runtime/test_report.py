@@ -9,7 +9,9 @@ from rich.console import Console
 from tsemu.descriptors.codes import Status
 from tsemu.runtime.completion_log import CQE_DTYPE
 from tsemu.runtime.occupancy import NO_CORE, Occupancy
-from tsemu.runtime.tsctl.report import MAX_ROWS, EngineRow, RunReport
+from tsemu.runtime.tsctl.core_table import MAX_ROWS
+from tsemu.runtime.tsctl.engines import EngineRow
+from tsemu.runtime.tsctl.report import RunReport
 
 CLASSES = (EngineRow("AICORE", 0, 2, 500), EngineRow("DMA", 2, 1, 250))
 
@@ -106,5 +108,7 @@ def test_tasks_of_several_blocks_are_counted_by_the_device():
     found.occupancy.use_counters([8 * US, 8 * US, 0], [30, 20, 0])
     text = printed(found)
     assert "speed-up     2.00 over serial, on 2 cores\n" in text
-    assert "a task of several blocks is drawn on the core of its first block\n" in text
-    assert "core           busy     blocks  timeline\n" in text
+    assert "core             busy     blocks  timeline\n" in text
+    assert "AICORE 0-1    100.0 %         50  ██████" in text
+    assert "  AICORE 1    100.0 %         20\n" in text
+    assert "for which a task of the class was running\n" in text

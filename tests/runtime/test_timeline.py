@@ -55,6 +55,8 @@ def test_busy_share_per_column_and_group():
     canvas = Canvas(4, colour=False, unicode=True)
     rows = busy_lines(found, canvas, [range(1), range(2), range(2, 3)])
     assert [row.plain for row in rows] == ["████", "█▄▄▄", "   ▁"]
+    flight = busy_lines(found, canvas, [range(1, 3)], in_flight=True)
+    assert flight[0].plain == "█  ▁"
     ascii_rows = busy_lines(found, Canvas(4, colour=False, unicode=False), [range(1)])
     assert ascii_rows[0].plain == "%%%%"
 
