@@ -19,15 +19,29 @@ from tsemu.runtime.tsctl.session import Choice
 from tsemu.runtime.tsctl.tables import output_console, print_pairs
 
 COMPILE_CYCLES = 1000
-EPILOG = (
-    "Exit codes: 0 success; 1 tasks failed; 2 wrong options or a file that cannot be used; "
-    "3 the device cannot be reached, refused or was lost; 130 interrupted."
+EXIT_CODES = """\b
+Exit codes:
+  0    success
+  1    the run ended, but tasks failed
+  2    an option, or a file that cannot be read or written
+  3    the device cannot be reached, refused or was lost
+  130  interrupted (143: terminated); no file was changed
+"""
+RUN_EPILOG = (
+    """\b
+Examples:
+  tsctl run graph.stg --policy rank --set classes.aicore.cores=4
+  tsctl run graph.stg --set scheduler.profile=ideal --json
+  tsctl run program.tsp --device unix:/tmp/npu.sock -o completions.npy
+
+"""
+    + EXIT_CODES
 )
 
 app = typer.Typer(
     name="tsctl",
     help="Host side of tsemu: describe a device, run task graphs on it, inspect programs.",
-    epilog=EPILOG,
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -67,7 +81,7 @@ CYCLES_HELP = (
 )
 
 
-@app.command()
+@app.command(epilog=RUN_EPILOG)
 def run(
     graph: Source,
     device: Device = None,
