@@ -55,14 +55,23 @@ static void stream_destroy(struct fw *fw, struct context *context, const uint32_
         stream->used = 0;
 }
 
+/* True when its last task has failed, or will certainly end without success. */
+static bool stream_failed(const struct context *context, const struct stream *stream)
+{
+    if (stream->last_status != NO_STATUS)
+        return stream->last_status != TSEMU_STATUS_OK;
+    const struct task *last = context_task(context, stream->last_slot);
+    return last->status != NO_STATUS && last->status != TSEMU_STATUS_OK;
+}
+
 static void stream_recover(struct fw *fw, struct context *context, const uint32_t *argument,
                            struct tsemu_control_message *reply)
 {
     struct stream *stream = stream_named(fw, context, argument[0]);
     if (!stream)
         reply_status(reply, TSEMU_CONTROL_STATUS_BAD_VALUE, 0, argument[0]);
-    else if (stream->last_status != NO_STATUS)
-        stream->last_ticket = 0; /* a failure before it counts no more */
+    else if (stream->last_ticket && stream_failed(context, stream))
+        stream->last_ticket = 0; /* the failure counts no more; what still runs keeps its order */
 }
 
 static void event_create(struct fw *fw, struct context *context,
