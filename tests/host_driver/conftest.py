@@ -1,7 +1,8 @@
 """Devices that the driver's tests use."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -36,21 +37,41 @@ def stream(device: Device) -> Stream:
     return device.create_stream(in_order=False)
 
 
+@dataclass
+class Server:
+    """A device process and its address."""
+
+    address: str
+    process: subprocess.Popen[str]
+
+
 @pytest.fixture
-def served(programs: Path, short_dir: Path) -> Iterator[str]:
-    """Address of a device process with the same device as `device`."""
-    address = f"unix:{short_dir}/d"
-    command = [
-        str(programs / "tsemu"), "run", "--soc", "edge-2", "--listen", f"{short_dir}/d",
-        "--set", "scheduler.profile=ideal",
-    ]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def serve(programs: Path, short_dir: Path) -> Iterator[Callable[..., Server]]:
+    """Start a device process with the same device as `device`, and more options."""
+    running = []
+
+    def start(*options: str) -> Server:
+        path = short_dir / str(len(running))
+        command = [
+            str(programs / "tsemu"), "run", "--soc", "edge-2", "--listen", str(path),
+            "--set", "scheduler.profile=ideal", *options,
+        ]  # fmt: skip
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        running.append(process)
         assert process.stdout is not None
-        line = process.stdout.readline()
-        assert address in line
-        yield address
+        assert str(path) in process.stdout.readline()
+        return Server(f"unix:{path}", process)
+
+    yield start
+    for process in running:
         process.terminate()
         process.communicate()
+
+
+@pytest.fixture
+def served(serve: Callable[..., Server]) -> str:
+    """Address of a device process with the same device as `device`."""
+    return serve().address
 
 
 @pytest.fixture(params=["embedded", "process"])

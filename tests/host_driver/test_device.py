@@ -13,8 +13,10 @@ from tsemu.host_driver import (
     AddressError,
     ClosedError,
     Device,
+    DeviceLostError,
     InvalidError,
     NameInUseError,
+    TaskResetError,
 )
 
 
@@ -144,8 +146,8 @@ def test_a_forgotten_device_is_closed_with_a_warning():
     assert not context.is_open
 
 
-def test_a_forked_child_gets_a_clear_error(device):
-    stream = device.create_stream()
+def test_a_forked_child_gets_a_clear_error(either):
+    stream = either.create_stream()
     stream.launch(cycles=1).wait()
     reader, writer = os.pipe()
     with warnings.catch_warnings():
@@ -158,7 +160,7 @@ def test_a_forked_child_gets_a_clear_error(device):
         except ClosedError as error:
             text = str(error).encode()
         with contextlib.suppress(BaseException):
-            device.close()
+            either.close()
             os.write(writer, text)
         os._exit(0)
     os.waitpid(child, 0)
@@ -169,10 +171,23 @@ def test_a_forked_child_gets_a_clear_error(device):
     assert stream.launch(cycles=1).wait().ok
 
 
-def test_ctrl_c_in_a_wait_leaves_the_context_usable():
-    with Device.open("emu:edge-2", clock="paced:0.000001") as device:
-        stream = device.create_stream()
-        task = stream.launch(cycles=1_000_000_000)
+@pytest.mark.parametrize("where", ["embedded", "process"])
+@pytest.mark.parametrize("call", ["task", "stream", "event", "launch"])
+def test_ctrl_c_in_a_wait_leaves_the_context_usable(serve, where, call):
+    # A clock that nearly stands still: the wait cannot end before the signal comes.
+    clock = "paced:0.000001"
+    server = serve("--clock", clock) if where == "process" else None
+    address = server.address if server else "emu:edge-2"
+    options = {} if server else {"clock": clock}
+    with Device.open(address, stream_limit=1, **options) as device:
+        stream, event = device.create_stream(), device.event()
+        task = stream.launch(cycles=10_000)
+        calls = {
+            "task": task.wait,
+            "stream": stream.synchronize,
+            "event": event.wait,
+            "launch": lambda: stream.launch(cycles=1),
+        }
         started = threading.Event()
 
         def interrupt():
@@ -181,13 +196,39 @@ def test_ctrl_c_in_a_wait_leaves_the_context_usable():
 
         thread = threading.Thread(target=interrupt)
         thread.start()
-        started.set()
         with pytest.raises(KeyboardInterrupt):
-            task.wait()
+            _after(started, calls[call])
         thread.join()
         assert task.status is None
-        assert stream.launch(cycles=1).status is None
-        assert not task.done()
+        assert device.default_stream.launch(cycles=1).status is None
+        assert task.cancel() in (True, False)
+        if server:
+            server.process.kill()  # closing would wait for the task, which takes ages here
+
+
+def _after(started, call):
+    started.set()
+    call()
+
+
+def test_a_device_process_that_dies_is_noticed(serve):
+    server = serve()
+    with Device.open(server.address) as device:
+        stream = device.create_stream()
+        fine = stream.launch(cycles=1).wait()
+        task = stream.launch(cycles=1_000_000)
+        server.process.kill()
+        server.process.wait()
+        with pytest.raises((DeviceLostError, TaskResetError)):
+            task.wait()
+        with pytest.raises(DeviceLostError) as caught:
+            stream.launch(cycles=1).wait()
+        assert caught.value.hint
+        with pytest.raises(DeviceLostError):
+            device.synchronize()
+        assert fine.ok
+        with pytest.raises((AddressError, DeviceLostError)):
+            device.info()
 
 
 def test_other_threads_are_told_when_the_context_is_closed():
