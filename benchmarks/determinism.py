@@ -5,12 +5,16 @@ compares every log with the first one; the same with both cores kept busy; then 
 `tsemu run --clients 2` and two `tsctl run` at once. Figures: logs that differ (target 0), and how
 often a client held the clock for too long (target 0).
 
+Before that three programs that have to end, embedded and across processes: a loop that polls a
+task, callbacks that launch the next task, two device handles in one thread.
+
     python benchmarks/determinism.py [--small-runs 100] [--large-runs 20] [--large-tasks 1000000]
 """
 
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +23,10 @@ from pathlib import Path
 from harness import Report, busy_cores, cores, device, machine, parser, program, progress, run
 from workloads import write_program
 
+from tsemu.host_driver import Device, Task
+
 OPTIONS = cores(8)
+ENDING_SECONDS = 60
 
 
 def digest(path: Path) -> str:
@@ -113,6 +120,63 @@ def compare(report: Report, name: str, graph: Path, folder: Path, runs: int) -> 
     report.figure(f"{name}: hold limits passed", held, "times", most=0)
 
 
+def polls(address: str) -> int:
+    """Polls until a task of 50 us has ended."""
+    count = 0
+    with Device.open(address, name="poller") as session:
+        task = session.create_stream().launch(cycles=50_000)
+        while not task.done():
+            count += 1
+    return count
+
+
+def chain(address: str, length: int) -> int:
+    """Tasks of a chain in which each task's callback launches the next one."""
+    ended: list[Task] = []
+    with Device.open(address, name="callbacks") as session:
+        stream = session.create_stream()
+
+        def go_on(task: Task) -> None:
+            ended.append(task)
+            if len(ended) < length:
+                stream.launch(cycles=100).add_done_callback(go_on)
+
+        stream.launch(cycles=100).add_done_callback(go_on)
+        while stream.outstanding:
+            session.synchronize()
+    return len(ended)
+
+
+def two_handles(address: str, rounds: int) -> int:
+    """Tasks that ended when one thread uses two sessions in turns."""
+    ended = 0
+    with (
+        Device.open(addresses[0], name="left") as left,
+        Device.open(addresses[1], name="right") as right,
+    ):
+        streams = [session.create_stream() for session in (left, right)]
+        for _ in range(rounds):
+            tasks = [stream.launch(cycles=100) for stream in streams]
+            for task in reversed(tasks):
+                task.wait()
+                ended += task.ok
+    return ended
+
+
+def endings(report: Report) -> None:
+    """Programs that have to end; one that does not is killed by SIGALRM."""
+    signal.alarm(ENDING_SECONDS)
+    with device(*OPTIONS) as server:
+        for where, address in (("embedded", "emu:edge-2"), ("across processes", server.address)):
+            report.figure(f"polling loop, {where}: polls", polls(address), "polls", most=200)
+            report.figure(
+                f"launching callbacks, {where}", chain(address, 1000), "tasks", least=1000
+            )
+            ended = two_handles((address, address), 1000)
+            report.figure(f"two handles in one thread, {where}", ended, "tasks", least=2000)
+    signal.alarm(0)
+
+
 def main() -> int:
     """Measure and print."""
     arguments = parser(__doc__)
@@ -123,6 +187,7 @@ def main() -> int:
     options = arguments.parse_args()
     progress(machine())
     report = Report()
+    endings(report)
     with tempfile.TemporaryDirectory(prefix="tsemu-bench-") as name:
         folder = Path(name)
         for tasks, runs in (
