@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from harness import Report, busy_cores, cores, device, machine, parser, program, progress, run
@@ -150,11 +151,9 @@ def chain(address: str, length: int) -> int:
 def two_handles(address: str, rounds: int) -> int:
     """Tasks that ended when one thread uses two sessions in turns."""
     ended = 0
-    with (
-        Device.open(addresses[0], name="left") as left,
-        Device.open(addresses[1], name="right") as right,
-    ):
-        streams = [session.create_stream() for session in (left, right)]
+    with ExitStack() as stack:
+        handles = [stack.enter_context(Device.open(address, name=each)) for each in ("one", "two")]
+        streams = [handle.create_stream() for handle in handles]
         for _ in range(rounds):
             tasks = [stream.launch(cycles=100) for stream in streams]
             for task in reversed(tasks):
@@ -169,10 +168,9 @@ def endings(report: Report) -> None:
     with device(*OPTIONS) as server:
         for where, address in (("embedded", "emu:edge-2"), ("across processes", server.address)):
             report.figure(f"polling loop, {where}: polls", polls(address), "polls", most=200)
-            report.figure(
-                f"launching callbacks, {where}", chain(address, 1000), "tasks", least=1000
-            )
-            ended = two_handles((address, address), 1000)
+            ended = chain(address, 1000)
+            report.figure(f"launching callbacks, {where}", ended, "tasks", least=1000)
+            ended = two_handles(address, 1000)
             report.figure(f"two handles in one thread, {where}", ended, "tasks", least=2000)
     signal.alarm(0)
 
