@@ -101,11 +101,18 @@ bool lockstep_gap_is_held(struct device *dev)
     return false;
 }
 
+/* The wait may not have been taken in yet: no input is, of clients whose names come later. */
 static bool somebody_else_waits(const struct device *dev, uint32_t holder)
 {
-    for (uint32_t id = 0; id < DEVICE_MAX_CONTEXTS; id++)
-        if (id != holder && dev->contexts[id].open && fw_client_waits(dev->fw, id))
+    for (uint32_t id = 0; id < DEVICE_MAX_CONTEXTS; id++) {
+        struct hal_client client;
+        if (id == holder || !dev->contexts[id].open)
+            continue;
+        fw_client(dev->fw, id, &client);
+        if (fw_client_waits(dev->fw, id) ||
+            tsemu_load_acquire(&page_of(dev, id)->wait_posts) != client.posts)
             return true;
+    }
     return false;
 }
 
