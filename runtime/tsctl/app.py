@@ -117,7 +117,7 @@ def run(
         typer.Option(
             "--engine-class",
             metavar="NAME",
-            help="Class that runs the tasks of an STG graph. Default: the device's first.",
+            help="Class that runs the tasks of an STG graph. Default: the first that runs kernels.",
         ),
     ] = None,
     cycles_per_unit: Annotated[

@@ -8,12 +8,16 @@ from tsemu.runtime.occupancy import Occupancy
 
 @dataclass(frozen=True)
 class EngineRow:
-    """An engine class of the device: its cores have the numbers `first` to `first + cores - 1`."""
+    """An engine class of the device: its cores have the numbers `first` to `first + cores - 1`.
+
+    A class that moves bytes runs copies, any other runs kernels.
+    """
 
     name: str
     first: int
     cores: int
     frequency_mhz: int
+    moves_bytes: bool = False
 
     @property
     def numbers(self) -> range:

@@ -7,12 +7,13 @@ cannot be read or written. 3: the device cannot be reached, refused, or was lost
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import typer
 
 from tsemu.descriptors.errors import DescriptorError
-from tsemu.host_driver.errors import AddressError, InvalidError, TsemuError
+from tsemu.host_driver.errors import InvalidError, TsemuError
 from tsemu.runtime.errors import GraphError
 from tsemu.ts_firmware.settings import ConfigError
 
@@ -28,19 +29,13 @@ class UsageError(ValueError):
     """Options that do not go together, or a value that cannot be; the text says what to do."""
 
 
-class InputFile:
-    """Puts the file's name before errors that only know a place inside of it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Turn a `DescriptorError` of the block into a `UsageError` that names the file."""
-        try:
-            yield
-        except DescriptorError as error:
-            raise UsageError(f"{self.name}: {error}") from error
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """Turn errors that only know a place inside of a program file into ones that name the file."""
+    try:
+        yield
+    except DescriptorError as error:
+        raise UsageError(f"{file}: {error}") from error
 
 
 @contextmanager
@@ -53,8 +48,6 @@ def reported() -> Iterator[None]:
         raise _exit("interrupted; nothing was written", INTERRUPTED) from None
     except (UsageError, GraphError, ConfigError, DescriptorError, InvalidError) as error:
         raise _exit(str(error), BAD_INPUT) from error
-    except AddressError as error:
-        raise _exit(str(error), DEVICE_PROBLEM) from error
     except TsemuError as error:
         raise _exit(str(error), DEVICE_PROBLEM) from error
     except OSError as error:

@@ -7,7 +7,7 @@ from tsemu.descriptors.program import Program
 from tsemu.descriptors.program_layout import PROGRAM_MAGIC
 from tsemu.runtime.graph import Graph
 from tsemu.runtime.stg import parse_stg
-from tsemu.runtime.tsctl.exits import InputFile
+from tsemu.runtime.tsctl.exits import naming
 
 MAGIC = PROGRAM_MAGIC.to_bytes(4, "little")
 
@@ -35,7 +35,7 @@ def open_source(path: Path) -> Source:
         is_program = stream.peek(len(MAGIC))[: len(MAGIC)] == MAGIC
         if not is_program and path.suffix.lower() != ".tsp":
             return Source(path, parse_stg(stream, str(path)), None)  # a pipe is fine too
-    with InputFile(str(path)).named():
+    with naming(path):
         program = Program.open(path)
         program.verify()
     return Source(path, None, program)

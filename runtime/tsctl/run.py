@@ -90,14 +90,14 @@ def _program(source: Source, job: Job, rows: list[EngineRow]) -> tuple[Program, 
 
 
 def _engine(name: str | None, rows: list[EngineRow]) -> EngineRow:
-    if name is None:
-        return rows[0]
-    for row in rows:
-        if row.name.lower() == name.lower():
+    """Return the class of this name, or the first one, among those that run kernels."""
+    able = [row for row in rows if not row.moves_bytes]
+    for row in able:
+        if name is None or row.name.lower() == name.lower():
             return row
     raise UsageError(
-        f"--engine-class {name}: the device has no such class; "
-        f"it has {', '.join(row.name for row in rows)}"
+        f"--engine-class {name or 'missing'}: the device has no such class that runs kernels; "
+        f"it has {', '.join(row.name for row in able) or 'none'}"
     )
 
 

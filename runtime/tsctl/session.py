@@ -106,7 +106,7 @@ def engine_rows(device: Device) -> list[EngineRow]:
     """Return the engine classes with the numbers of their cores."""
     rows, first = [], 0
     for row in device.context.info.classes:
-        rows.append(EngineRow(row.name, first, row.cores, row.frequency_mhz))
+        rows.append(EngineRow(row.name, first, row.cores, row.frequency_mhz, row.moves_bytes))
         first += row.cores
     return rows
 
