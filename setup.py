@@ -6,11 +6,13 @@ With TSEMU_DEV=1 warnings in the project's C sources are errors.
 
 import os
 import runpy
+import tempfile
 from pathlib import Path
 from typing import ClassVar
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, LinkError
 
 ROOT = Path(__file__).resolve().parent
 FOLDERS = (
@@ -78,7 +80,8 @@ def headers(*include: str) -> list[str]:
 
 
 OPTIMISED = ("-O3", "-flto=auto")
-"""The path of a task crosses many small functions in several files: inlining across files pays."""
+"""The path of a task crosses many small functions in several files: inlining across files pays.
+A compiler that cannot do that builds with `-O3` alone (see `BuildExtensions.across_files`)."""
 
 
 def extension(
@@ -158,8 +161,25 @@ class BuildExtensions(build_ext):
                 postargs = [*postargs, *WARNINGS]
             compile_one(obj, src, ext, cc_args, postargs, pp_opts)
 
+        if not self.across_files():
+            for ext in self.extensions:
+                for flags in (ext.extra_compile_args, ext.extra_link_args):
+                    flags[:] = [flag for flag in flags if not flag.startswith("-flto")]
         self.compiler._compile = with_warnings  # noqa: SLF001
         super().build_extensions()
+
+    def across_files(self) -> bool:
+        """Try whether compiler and linker can optimise across files."""
+        with tempfile.TemporaryDirectory() as folder:
+            probe = Path(folder) / "probe.c"
+            probe.write_text("int probe(void);\nint probe(void) { return 0; }\n", encoding="utf-8")
+            options = {"output_dir": folder, "extra_postargs": list(OPTIMISED)}
+            try:
+                objects = self.compiler.compile([str(probe)], **options)
+                self.compiler.link_shared_object(objects, "probe.so", **options)
+            except (CompileError, LinkError):
+                return False
+        return True
 
     def build_extension(self, ext: Extension) -> None:
         shared_temp = self.build_temp
