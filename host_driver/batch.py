@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsemu.descriptors.codes import PENDING, Opcode
-from tsemu.host_driver import stream
 from tsemu.host_driver._driver import ffi, lib
+from tsemu.host_driver.arguments import addresses
 from tsemu.host_driver.errors import InvalidError, task_error
 from tsemu.host_driver.units import limit
 
@@ -151,7 +151,7 @@ def submit(
         )
     tasks = np.ascontiguousarray(tasks)
     start, indices = (None, None) if edges is None else _edges(edges, count)
-    handles = stream.addresses(after)
+    handles = addresses(after)
     status = np.full(count, PENDING, np.uint16)
     record = ffi.new(
         "tsemu_batch *",

@@ -17,13 +17,13 @@ HEADERS = (
     "descriptors/include/tsemu/abi.h",
     "host_driver/include/tsemu.h",
     "host_driver/csrc/driver.h",
+    "host_driver/csrc/gate.h",
     "host_driver/csrc/handles.h",
 )
 SOURCE = """
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <driver.h>
 #include <handles.h>
 """
 

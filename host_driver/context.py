@@ -1,8 +1,6 @@
 """A context: one client's session with the device.
 
-It owns its streams, events, buffers and tasks. Every call into the C library goes through its
-gate, so that closing is safe while other threads are inside, and every call that may wait goes
-through `Context.run`, where Ctrl-C is noticed and callbacks run.
+It owns its streams, events, buffers and tasks; how it calls the C library is in `session`.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ import asyncio
 import operator
 import threading
 import warnings
-import weakref
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,19 +17,15 @@ from tsemu.descriptors.codes import PENDING, ControlKind, StreamFlag, WaitKind
 from tsemu.host_driver import batch, buffer, program
 from tsemu.host_driver._driver import ffi, lib
 from tsemu.host_driver.aio import Pump
-from tsemu.host_driver.callbacks import Callbacks
 from tsemu.host_driver.completion import Completions
 from tsemu.host_driver.errors import (
     ALL_STREAMS,
     BusyError,
-    ClosedError,
     InvalidError,
-    TsemuError,
-    last_error,
     task_error,
 )
 from tsemu.host_driver.event import Event
-from tsemu.host_driver.info import ContextInfo, read_page
+from tsemu.host_driver.session import Session
 from tsemu.host_driver.stream import Stream
 from tsemu.host_driver.task import Task, TaskPool
 from tsemu.host_driver.units import limit
@@ -48,10 +41,9 @@ if TYPE_CHECKING:
     from tsemu.host_driver.device import Device
 
 DEFAULT_PRIORITY = 3
-Step = Any  # a function of the C library
 
 
-class Context:
+class Context(Session):
     """A session with a device. Made by `Device.open` and `Device.create_context`.
 
     Any method may be called from any thread. A context is a context manager; leaving it closes it.
@@ -63,18 +55,9 @@ class Context:
         pointer: Any,  # noqa: ANN401 - a cffi pointer has no type
         release: Callable[[], None],
     ) -> None:
+        super().__init__(pointer, release)
         self.device = device
-        self.gate = ffi.new("struct handle_gate *")
-        self._pointer = pointer
-        self._release = release
-        self._closing = threading.Lock()
-        self._why_closed = ""
-        lib.handle_set(self.gate, pointer)
-        page = read_page(self.gate)
-        self.info = ContextInfo.from_page(page)
-        self.name = self.info.name
         self.classes = self.info.class_numbers()
-        self.callbacks = Callbacks(self.gate)
         self.tasks = TaskPool(self)
         self._kernels: dict[str, int] = {}
         self._kernel_lock = threading.Lock()
@@ -85,59 +68,26 @@ class Context:
         self.default_stream = Stream(
             self, 0, in_order=False, priority=DEFAULT_PRIORITY, limit=self.info.stream_limit
         )
-        _contexts.add(self)
 
     def __repr__(self) -> str:
         return f"<Context {self.name!r}{'' if self.is_open else ', closed'}>"
 
-    # --- life ----------------------------------------------------------------------------------
-
-    @property
-    def is_open(self) -> bool:
-        """False once it has been closed, or in a forked child."""
-        return bool(self.gate.context)
-
     def close(self) -> None:
-        """Close the session; tasks in flight are cancelled or end, nothing is waited for by hand.
+        """Close the session; work in flight ends or is cancelled.
 
         Always returns; closing twice is no error. Other threads' calls end with `ClosedError`.
         """
-        self._close("the context has been closed")
+        if not self.shut():
+            return
+        for pump in list(self._pumps.values()):
+            pump.close(self.closed_error())
+        self._batches.clear()
+        for error in self.callbacks.left():
+            warnings.warn(f"a callback raised {error!r}, and no wait followed", stacklevel=2)
 
-    def _close(self, why: str) -> None:
-        with self._closing:
-            if not self.gate.context:
-                return
-            self._why_closed = why
-            lib.handle_set(self.gate, ffi.NULL)
-            wake = threading.Event()
-            while lib.handle_inside(self.gate):
-                wake.wait(0.001)  # a step of another thread returns within a slice
-            self.tasks.close()
-            lib.handle_close(int(ffi.cast("uintptr_t", self._pointer)))
-            self._release()
-            for pump in list(self._pumps.values()):
-                pump.close(self.closed_error())
-            self._batches.clear()
-            for error in self.callbacks.left():
-                warnings.warn(f"a callback raised {error!r}, and no wait followed", stacklevel=3)
-
-    def forget(self) -> None:
-        """In a forked child: drop the parent's session without a word to the device."""
-        if self.gate.context:
-            self._why_closed = "the context belongs to the parent process"
-            self.gate.context = 0
-            self.gate.inside = 0
-            lib.handle_forget(int(ffi.cast("uintptr_t", self._pointer)))
-
-    def closed_error(self) -> ClosedError:
-        """The error of a call that comes too late."""
-        return ClosedError(
-            self._why_closed or "the context has been closed",
-            field="context",
-            value=self.name,
-            hint="open the device (again) in this process",
-        )
+    def before_close(self) -> None:
+        """Handles that others still hold must not look like tasks of a later context."""
+        self.tasks.close()
 
     def __enter__(self) -> Self:
         return self
@@ -149,45 +99,6 @@ class Context:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    # --- calls into the library ----------------------------------------------------------------
-
-    def run(self, step: Step, *arguments: Any) -> int:  # noqa: ANN401 - what C takes
-        """Call a step of the library until it ends; return its code without raising for it.
-
-        Callbacks run in between. Ctrl-C gives the operation up and leaves the context usable.
-        """
-        operation = ffi.new("driver_operation *")
-        gate = self.gate
-        try:
-            while (code := step(gate, *arguments, operation)) > 0:
-                if code == lib.TSEMU_CALLBACKS:
-                    self.callbacks.run()
-        except BaseException:
-            lib.handle_abandon(gate, operation)
-            raise
-        return int(code)
-
-    def check(self, code: int, **fields: object) -> None:
-        """End of a call: raise its error and what callbacks have raised meanwhile."""
-        self.callbacks.finish(self.error(code, **fields) if code < 0 else None)
-
-    def error(self, code: int, **fields: object) -> TsemuError:
-        """The error that a code of the library stands for; `fields` say more about it."""
-        if code == lib.TSEMU_E_CLOSED and not self.is_open:
-            return self.closed_error()
-        return last_error(code, **fields)
-
-    def wait(self, kind: WaitKind, a: int, b: int, timeout: int, c: int = 0) -> int:
-        """Wait for a condition (`timeout` in ps); return the library's code."""
-        return self.run(lib.handle_wait_step, ffi.new("driver_wait *", [kind, a, b, c, timeout]))
-
-    def control(self, kind: ControlKind, *operands: int) -> tuple[int, list[int]]:
-        """Make a control request; return the library's code and the reply's arguments."""
-        argument = ffi.new("uint32_t[10]", list(operands))
-        reply = ffi.new("struct tsemu_control_message *")
-        code = self.run(lib.handle_control_step, kind, argument, reply)
-        return code, list(reply.argument)
 
     # --- tasks ---------------------------------------------------------------------------------
 
@@ -250,19 +161,6 @@ class Context:
                 ancestor=record.ancestor,
                 fault_address=record.fault_address,
             )
-
-    def counters(self) -> dict[str, int]:
-        """The driver's own counters: submitted, consumed, answered, waits_posted, now_ps ..."""
-        status = ffi.new("struct driver_status *")
-        code = lib.handle_driver_status(self.gate, status)
-        if code < 0:
-            raise self.error(code)
-        return {name: int(getattr(status, name)) for name, _ in _STATUS_FIELDS}
-
-    @property
-    def now_ps(self) -> int:
-        """Virtual time of the last answer of the device, in picoseconds."""
-        return self.counters()["now_ps"]
 
     def kernel(self, name: str | int) -> int:
         """Number of a kernel's name in this context; names are numbered in order of first use.
@@ -412,13 +310,3 @@ class Context:
                 )
             )
         self.check(code)
-
-
-_STATUS_FIELDS = ffi.typeof("struct driver_status").fields
-_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
-
-
-def forget_all() -> None:
-    """After a fork, in the child: no context of the parent may be used."""
-    for context in list(_contexts):
-        context.forget()

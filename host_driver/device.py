@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tsemu.descriptors.codes import ABI_MAJOR, ABI_MINOR
 from tsemu.host_driver import address as addresses
-from tsemu.host_driver import context as contexts
-from tsemu.host_driver import embedded
+from tsemu.host_driver import embedded, session
 from tsemu.host_driver._driver import ffi, lib
 from tsemu.host_driver.context import DEFAULT_PRIORITY, Context
 from tsemu.host_driver.errors import ClosedError, InvalidError, TsemuError, last_error
@@ -361,4 +360,4 @@ def _check_options(options: Mapping[str, object]) -> None:
             )
 
 
-os.register_at_fork(after_in_child=contexts.forget_all)
+os.register_at_fork(after_in_child=session.forget_all)

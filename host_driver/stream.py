@@ -6,11 +6,11 @@ with plain integers, no allocation but that of the handle, and explanations only
 
 from __future__ import annotations
 
-import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tsemu.descriptors.codes import MAX_PREDECESSORS, PRIORITY_LEVELS, ControlKind, Opcode
+from tsemu.descriptors.codes import PRIORITY_LEVELS, ControlKind, Opcode
 from tsemu.host_driver._driver import ffi, lib
+from tsemu.host_driver.arguments import addresses, in_range, repeated
 from tsemu.host_driver.buffer import Buffer, range_of
 from tsemu.host_driver.errors import InvalidError, in_terms_of
 from tsemu.host_driver.task import Task
@@ -98,9 +98,9 @@ class Stream:
     @staticmethod
     def check(*, priority: int, limit: int | None, window: int) -> None:
         """Check what a stream is made of; raises `InvalidError`."""
-        _in_range("priority", priority, 0, PRIORITY_LEVELS - 1)
+        in_range("priority", priority, 0, PRIORITY_LEVELS - 1)
         if limit is not None:
-            _in_range("limit", limit, 1, window)
+            in_range("limit", limit, 1, window)
 
     def launch(  # noqa: C901 - no call that can be avoided
         self,
@@ -251,7 +251,7 @@ class Stream:
             "value": value,
         }
         desc: dict[str, int] = {
-            name: _in_range(name, each, 1 if name == "blocks" else 0, _FIELDS[name])
+            name: in_range(name, each, 1 if name == "blocks" else 0, _FIELDS[name])
             for name, each in numbers.items()
         }
         desc["engine_class"] = self.context.info.class_for(engine, copies=False)
@@ -316,7 +316,7 @@ class Stream:
                 )
             size = destination.nbytes
         desc = {
-            "argument": _repeated(pattern),
+            "argument": repeated(pattern),
             "destination": range_of(self.context, destination, size, "destination"),
             "length": size,
             "engine_class": self._copy_class(engine),
@@ -401,8 +401,8 @@ class Stream:
             {
                 "opcode": opcode,
                 "stream": self.number,
-                "priority": _in_range("priority", level, 0, PRIORITY_LEVELS - 1),
-                "user_tag": _in_range("tag", tag, 0, _FIELDS["tag"]),
+                "priority": in_range("priority", level, 0, PRIORITY_LEVELS - 1),
+                "user_tag": in_range("tag", tag, 0, _FIELDS["tag"]),
                 **fields,
             },
         )
@@ -422,59 +422,3 @@ class Stream:
             error = context.error(code)
             context.callbacks.finish(in_terms_of(error, _NAMES.get(opcode, _NAMES[None])))
         return task
-
-
-def addresses(after: Sequence[Task]) -> Any:  # noqa: ANN401 - a cffi array has no type
-    """Return the record addresses of predecessors as a C array.
-
-    Raises `InvalidError` naming `after` when one is no task, or when there are more than 1024.
-    """
-    try:
-        found = [task.record for task in after]
-    except (AttributeError, TypeError) as error:
-        raise InvalidError(
-            f"after = {after!r} holds something that is no task",
-            field="after",
-            value=after,
-            hint="give a list of what launch(), memcpy(), record() and so on returned",
-        ) from error
-    if len(found) > MAX_PREDECESSORS:
-        raise InvalidError(
-            f"after names {len(found)} tasks, at most {MAX_PREDECESSORS} are possible",
-            field="after",
-            value=len(found),
-            limit=MAX_PREDECESSORS,
-            hint="join them in groups with stream.nop(after=...) first",
-        )
-    return ffi.new("uintptr_t[]", found)
-
-
-def _repeated(pattern: int | bytes) -> int:
-    """The eight bytes that a fill repeats, as the task carries them."""
-    unit: bytes = pattern if isinstance(pattern, bytes) else b""
-    if not isinstance(pattern, bytes):
-        unit = bytes([_in_range("pattern", pattern, 0, 0xFF)])
-    if len(unit) not in (1, 2, 4, 8):
-        raise InvalidError(
-            f"pattern {pattern!r} has {len(unit)} bytes",
-            field="pattern",
-            value=pattern,
-            hint="give a number from 0 to 255, or 1, 2, 4 or 8 bytes",
-        )
-    return int.from_bytes(unit * (8 // len(unit)), "little")
-
-
-def _in_range(field: str, value: object, low: int, high: int) -> int:
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None or not low <= number <= high:
-        raise InvalidError(
-            f"{field} {value!r} is not an integer from {low} to {high}",
-            field=field,
-            value=value,
-            limit=high if number is None or number > high else low,
-            hint=f"give {field} between {low} and {high}",
-        )
-    return number
