@@ -1,8 +1,6 @@
 """The command line of `tsctl`: options in, one command called, exit code out."""
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -237,10 +235,5 @@ def _print_json(document: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run the program; the exit code is that of `exits`."""
-    try:
-        app()
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; keep the interpreter from flushing into it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(exits.OK)
+    """Run the program; the exit code is one of `exits`."""
+    app()

@@ -4,7 +4,9 @@
 cannot be read or written. 3: the device cannot be reached, refused, or was lost. 130: interrupted.
 """
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +52,10 @@ def reported() -> Iterator[None]:
         raise _exit(str(error), BAD_INPUT) from error
     except TsemuError as error:
         raise _exit(str(error), DEVICE_PROBLEM) from error
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep the interpreter from flushing into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(OK) from None
     except OSError as error:
         raise _exit(_os_text(error), BAD_INPUT) from error
     finally:

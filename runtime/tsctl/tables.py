@@ -11,10 +11,18 @@ PLAIN_WIDTH = 100
 GAP = "  "
 
 
+class OutputConsole(Console):
+    """A console that leaves it to the program what a closed output means."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise `BrokenPipeError`."""
+        raise BrokenPipeError
+
+
 def output_console() -> Console:
     """Return the console of standard output: colours and its real width only on a terminal."""
     width = None if sys.stdout.isatty() else PLAIN_WIDTH
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    return OutputConsole(highlight=False, markup=False, emoji=False, width=width)
 
 
 def coloured(console: Console) -> bool:
