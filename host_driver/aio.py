@@ -26,6 +26,8 @@ LOOK_AGAIN_S = 0.1
 """Another thread may have taken the interrupt that the loop sleeps on: look now and then."""
 EMBEDDED_IDLE_S = 0.001
 """Pause of an embedded device that has nothing to do until time passes."""
+EMBEDDED_EAGER = 100
+"""Slices that an embedded device gets one after the other before the loop pauses in between."""
 POSTED_AT_ONCE = 8
 """Waits that one loop posts at once: half of what a context has, so that threads find some."""
 
@@ -54,6 +56,7 @@ class Pump:
         self._timer: asyncio.Handle | None = None
         self._fd = lib.handle_interrupt_fd(gate)
         self._reading = False
+        self._misses = 0
 
     async def task(self, task: Task) -> None:
         """Wait until a task is known to have ended."""
@@ -154,6 +157,7 @@ class Pump:
                 if code < 0 and code != lib.TSEMU_E_TIMEOUT:
                     self._fail(self._context.error(code))
                     return
+        self._misses = 0 if moved else self._misses + 1
         if moved:
             self._stop()
             self._watch()
@@ -176,6 +180,8 @@ class Pump:
                 self._loop.add_reader(self._fd, self._interrupt)
                 self._reading = True
             self._schedule(self._loop.call_later, LOOK_AGAIN_S, self._poll)
+        elif self._misses < EMBEDDED_EAGER:
+            self._schedule(self._loop.call_soon, self._poll)
         else:
             self._schedule(self._loop.call_later, EMBEDDED_IDLE_S, self._poll)
 

@@ -108,6 +108,19 @@ def test_two_devices_in_one_thread():
         assert b.ok
 
 
+def test_two_handles_to_one_process_in_one_thread(served):
+    with Device.open(served, name="one") as one, Device.open(served, name="two") as two:
+        for _ in range(20):
+            a = [one.default_stream.launch(cycles=1000 + i) for i in range(5)]
+            b = [two.default_stream.launch(cycles=700 + i) for i in range(5)]
+            b[-1].wait()
+            a[0].wait()
+            one.synchronize()
+            while not all(task.done() for task in b):
+                pass
+        assert all(task.ok for task in (*a, *b))
+
+
 def test_two_contexts_of_one_device_in_one_thread(device):
     with device.create_context("second") as other:
         a = [device.default_stream.launch(cycles=1000) for _ in range(10)]
