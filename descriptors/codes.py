@@ -139,7 +139,7 @@ class WaitKind(IntEnum):
     STREAM = 3
     """Every task of stream a with a ticket up to b has ended."""
     STREAM_LIMIT = 4
-    """Stream a holds at most b tasks."""
+    """Stream a holds at most b tasks, or at most c when the device looks for the first time."""
     ROOM = 5
     """At least a tasks have ended."""
     NEXT = 6

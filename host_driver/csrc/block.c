@@ -15,6 +15,7 @@
 
 #define SPIN_MAX_NS 50000u
 #define SPIN_MIN_NS 2000u
+#define SPIN_RANG_NS 120000u
 #define IDLE_PUMP_NS 200000u  /* embedded, and the device waits for somebody else */
 #define BYTES_POLL_NS 1000000u
 #define SHARED_EVENT_NS 500000u
@@ -61,6 +62,7 @@ void ring_doorbell(struct tsemu_context *c)
     /* It is on its way: until it sleeps again nobody has to ring. The write that follows wakes it
      * even if this store meets a newer sleep. */
     tsemu_store_relaxed(&c->page->device_sleeps, 0);
+    c->rang = true;
     while (write(c->doorbell_fd, &one, sizeof one) < 0 && errno == EINTR) {
     }
     /* A device that died asleep never takes its flag back: look here, where it costs nothing. */
@@ -133,8 +135,11 @@ bool spin_for(struct tsemu_context *c, const struct condition *condition)
     if (c->embedded)
         return condition_holds(c, condition);
     uint32_t budget = c->spin_ns;
+    /* The device has been woken just now: one wake-up in a round trip is enough. */
+    uint32_t longest = c->rang && budget < SPIN_RANG_NS ? SPIN_RANG_NS : budget;
+    c->rang = false;
     context_unlock(c);
-    bool held = spin(c, condition, budget);
+    bool held = spin(c, condition, longest);
     context_lock(c);
     c->spin_ns = held ? SPIN_MAX_NS : budget / 2 > SPIN_MIN_NS ? budget / 2 : SPIN_MIN_NS;
     return held;

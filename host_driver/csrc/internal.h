@@ -164,6 +164,7 @@ struct tsemu_context {
     uint32_t users;          /* threads inside a call that may wait */
     uint32_t launching;      /* copy of the page's word */
     uint32_t pipe_sequence;
+    bool rang;               /* the device was asleep at the last doorbell */
     uint32_t spin_ns;        /* how long spinning has paid off lately */
     struct thread_record thread[THREAD_RECORDS];
     uint64_t serial;         /* distinguishes contexts at the same address */

@@ -258,7 +258,13 @@ void driver_status(const tsemu_context *context, struct driver_status *status)
 
 uint32_t driver_stream_outstanding(const tsemu_context *context, uint16_t stream)
 {
-    return stream < context->stream_count ? context->stream[stream].outstanding : 0;
+    tsemu_context *c = (tsemu_context *)(uintptr_t)context;
+    if (stream >= c->stream_count)
+        return 0;
+    context_lock(c);
+    uint32_t outstanding = c->stream[stream].outstanding;
+    context_unlock(c);
+    return outstanding;
 }
 
 int driver_stream_failure(tsemu_context *c, uint32_t stream, tsemu_task *task)

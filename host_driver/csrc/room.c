@@ -111,17 +111,19 @@ static int post_room(struct tsemu_context *c, const struct room *room, driver_op
     return post(c, room, operation, wait, more ? FOR_WINDOW : FOR_RING, until);
 }
 
-/* A launch that waits goes on when the stream holds at most half its limit, so that a long stream
- * does not cost a round trip per launch; one that does not wait needs only its own room. */
+/* A launch that really waits goes on when the stream holds at most half its limit (operand b), so
+ * that a long stream does not cost a round trip per launch. Whether it has to wait is for the device
+ * to say (operand c, at the first look): the driver may know of fewer completions, the fewer the
+ * more slots there are, and results must not depend on that. */
 static int post_stream(struct tsemu_context *c, const struct room *room,
                        driver_operation *operation, uint32_t stream, uint32_t count,
                        uint64_t until)
 {
     uint32_t limit = c->stream[stream].limit;
-    uint32_t target = limit > count ? limit - count : 0;
-    if (room->block && target > limit / 2)
-        target = limit / 2;
-    struct driver_wait wait = {.kind = TSEMU_WAIT_KIND_STREAM_LIMIT, .a = stream, .b = target};
+    uint32_t now = limit > count ? limit - count : 0;
+    uint32_t later = room->block && now > limit / 2 ? limit / 2 : now;
+    struct driver_wait wait = {
+        .kind = TSEMU_WAIT_KIND_STREAM_LIMIT, .a = stream, .b = later, .c = now};
     return post(c, room, operation, wait, FOR_STREAM, until);
 }
 

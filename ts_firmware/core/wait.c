@@ -90,9 +90,12 @@ static bool holds_true(struct fw *fw, struct context *context, struct wait *wait
         if (context_stream(context, wait->a)->incomplete == 0)
             return true;
         return context->admitted != wait->b && none_up_to(context, wait, wait->b, wait->a);
-    case TSEMU_WAIT_KIND_STREAM_LIMIT:
+    case TSEMU_WAIT_KIND_STREAM_LIMIT: {
+        /* At the first look there need only be room; a launch that really waits waits for more. */
+        uint32_t most = !wait->started && wait->c > wait->b ? wait->c : wait->b;
         return wait->a >= fw->config.max_streams ||
-               context_stream(context, wait->a)->incomplete <= wait->b;
+               context_stream(context, wait->a)->incomplete <= most;
+    }
     case TSEMU_WAIT_KIND_ROOM:
         return tsemu_reached(context->completed, wait->a);
     case TSEMU_WAIT_KIND_NEXT:
