@@ -1,7 +1,9 @@
 """The program `tsemu`: the device side. It starts a device and lists what can be started."""
 
 import json
+import signal
 import sys
+from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -92,6 +94,7 @@ def run(
 
     The line that says where it listens is printed when clients can connect.
     """
+    signal.signal(signal.SIGTERM, _leave)
     pairs = [parse_assignment(text) for text in assignments or []]
     config = configure(soc, pairs, policy=policy, clock=clock, seed=seed, clients=clients)
     path = address.default_path() if listen is None else address.parse(listen)
@@ -107,6 +110,11 @@ def run(
     finally:
         if sink:
             sink.close()
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+    """SIGTERM before the device serves: undo what has been done and leave."""
+    sys.exit(0)
 
 
 def _console(target: str | None) -> ConsoleSink | None:

@@ -95,6 +95,7 @@ class Emulator:
         self._contexts: dict[int, Context] = {}
         self._unnamed = itertools.count(1)
         self._late: list[Context] = []
+        self._closing = 0
         self.address = "emu:" + self.config.name
         self._structure = ffi.new("struct device_config *")
         self.config.fill(self._structure)
@@ -214,6 +215,7 @@ class Emulator:
         context = self._contexts.get(number)
         if context and not context.closing:
             context.closing = True
+            self._closing += 1
             lib.device_context_close(self._device, number)
 
     def context(self, number: int) -> Context | None:
@@ -228,6 +230,8 @@ class Emulator:
     @property
     def dying(self) -> set[str]:
         """Names of contexts whose client is gone and whose blocks still run."""
+        if not self._closing:
+            return set()
         return {context.name for context in self._contexts.values() if context.closing}
 
     def reap(self) -> list[Context]:
@@ -239,6 +243,7 @@ class Emulator:
         ]
         for context in gone:
             del self._contexts[context.number]
+            self._closing -= 1
         self._release([*self._late, *gone])
         return gone
 

@@ -74,11 +74,15 @@ class Server:
         self.close()
 
     def catch_signals(self) -> None:
-        """End `serve` at SIGTERM and SIGINT. Main thread only."""
+        """End `serve` at SIGTERM and SIGINT, and at SIGHUP unless that is ignored (nohup).
+
+        Main thread only.
+        """
         self._signals = True
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self._stopping = True
@@ -95,8 +99,7 @@ class Server:
         """Run device and sockets until stopped. Raises `DevicePanicError`."""
         polled_ns = 0
         while not self._stopping:
-            spin_ns = self._spin_ns if self._emulator.in_use else 0
-            reason = self._emulator.run(SLICE_NS, spin_ns)
+            reason = self._emulator.run(SLICE_NS, self._spin_ns if self._emulator.in_use else 0)
             self._after_run()
             now_ns = time.monotonic_ns()
             if reason != Reason.SLICE:

@@ -125,7 +125,7 @@ def test_it_says_where_it_listens_and_clients_can_connect(short_dir):
         assert stop(process) == (0, "")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("clients", [0, 2])
 def test_a_signal_ends_it_cleanly(short_dir, number, clients):
     with running("--listen", short_dir / "s") as (process, _):

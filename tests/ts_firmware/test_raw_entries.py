@@ -236,11 +236,11 @@ def test_a_client_that_writes_anything_anywhere_hurts_only_itself(emulator, conn
     """Random words over the whole control page and rings, while another client works."""
     random = np.random.default_rng(seed)
     mad = connect("mad")
+    ends_at = mad.page().host_heap_offset
     good = connect("good")
     for _ in range(20):
         for _ in range(20):
-            at = int(random.integers(0, mad.page().host_heap_offset or 8192) // 4 * 4)
-            at = min(at, len(mad.memory) - 4)
+            at = int(random.integers(0, ends_at // 4)) * 4
             value = int(random.choice([0, 1, 7, 2**31, 2**32 - 1, int(random.integers(2**32))]))
             Word(mad.memory, at).store(value)
         mad.word("wait_posts").store(int(random.integers(2**32)))
