@@ -214,7 +214,8 @@ def machine() -> str:
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """Argument parser with a script's docstring as its help."""
+    """Argument parser with a script's docstring as its help; SIGTERM ends the script cleanly."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     return argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
