@@ -7,6 +7,7 @@ that the device model is created from.
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +137,10 @@ class SocConfig:
                 setattr(row, key, COSTS[str(value)] if key == "cost" else int(value))
         target.policy = POLICIES[self.text("scheduler.policy")]
         target.clock_mode = int(self.clock_mode)
-        factor = paced_factor(self.text("clock.mode"))
-        # A factor of 1 is 1000 virtual picoseconds per wall nanosecond.
-        rate = (1000 * factor).limit_denominator(10**6) if factor else None
-        target.paced_num, target.paced_den = (rate.numerator, rate.denominator) if rate else (0, 1)
+        # A factor of 1 is 1000 virtual picoseconds per wall nanosecond; `free` crosses idle gaps so.
+        factor = paced_factor(self.text("clock.mode")) or Fraction(1)
+        rate = (1000 * factor).limit_denominator(10**6)
+        target.paced_num, target.paced_den = rate.numerator, rate.denominator
         target.clients = self.number("clock.clients")
         target.max_contexts = self.number("limits.contexts")
         target.max_streams = self.number("limits.streams")

@@ -88,6 +88,13 @@ def test_the_structure_has_what_the_keys_say():
     assert (structure.poll_cost_ps, structure.host_task_ps, structure.host_call_ps) == (2000, 3, 4)
 
 
+@pytest.mark.parametrize("mode", ["lockstep", "free", "paced", "paced:1"])
+def test_wall_speed_is_1000_ps_per_ns(mode):
+    """`free` crosses idle gaps at wall speed, so it has a pace too."""
+    structure = filled(load("edge-2", {"clock.mode": mode}))
+    assert (structure.paced_num, structure.paced_den) == (1000, 1)
+
+
 def test_an_ideal_scheduler_costs_nothing():
     structure = filled(load("edge-2", {"scheduler.profile": "ideal"}))
     assert [getattr(structure, f"{part}_ps") for part in PROFILES["ideal"]] == [0] * 5
