@@ -150,7 +150,7 @@ static void run_without_core(struct fw *fw, struct context *context, uint32_t sl
         task->status = TSEMU_STATUS_OK;
     }
     task->end = fw->hal->now;
-    if (task->opcode != TSEMU_OPCODE_EVENT_WAIT || task->start == 0)
+    if (task->start == FW_NEVER) /* an event wait that has pended started then */
         task->start = task->end;
     complete_task(fw, context, slot);
 }

@@ -134,8 +134,12 @@ static void cancel_request(struct fw *fw, struct context *context, const uint32_
         reply_status(reply, TSEMU_CONTROL_STATUS_BAD_VALUE, 1, argument[1]);
         return;
     }
-    if (context_task(context, argument[1])->ticket == argument[0])
+    const struct task *task = context_task(context, argument[1]);
+    if (task->ticket == argument[0])
         control_cancel(fw, context, argument[1], TSEMU_STATUS_CANCELLED);
+    if (task->ticket != argument[0] || !task_incomplete(task) ||
+        task->status != TSEMU_STATUS_CANCELLED)
+        reply_status(reply, TSEMU_CONTROL_STATUS_BUSY, argument[0], argument[0]);
 }
 
 static void statistics(struct fw *fw, struct context *context,

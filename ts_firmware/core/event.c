@@ -45,6 +45,20 @@ static void record_follows(struct fw *fw, struct context *context, uint32_t slot
     fw->retire = heap_push(fw, fw->retire, task_ref(context, slot), HEAP_BY_TICKET);
 }
 
+/* The record that has failed to bring the event to `value`, or NULL. */
+const struct task *event_failed_record(const struct context *context, uint32_t event,
+                                       uint32_t value)
+{
+    uint32_t slot = context_event(context, event)->poisoned;
+    while (slot != NO_SLOT) {
+        const struct task *record = context_task(context, slot);
+        if (record->u.event.value == value)
+            return record;
+        slot = record->event_next;
+    }
+    return NULL;
+}
+
 /* True when the wait can end now: its value is reached (`status` and ancestor are set). */
 bool event_try_wait(struct fw *fw, struct context *context, uint32_t slot)
 {
@@ -61,14 +75,12 @@ bool event_try_wait(struct fw *fw, struct context *context, uint32_t slot)
         timer_insert(fw, TIMER_EVENTS, task_ref(context, slot), fw->hal->now + limit);
         return false;
     }
-    for (uint32_t bad = event->poisoned; bad != NO_SLOT;) {
-        const struct task *record = context_task(context, bad);
-        if (record->u.event.value == task->u.event.value) {
-            task->status = TSEMU_STATUS_DEP_ABORTED;
-            task->ancestor = record->ancestor;
-            task->ancestor_context = record->ancestor_context;
-        }
-        bad = record->event_next;
+    const struct task *record =
+        event_failed_record(context, task->u.event.event, task->u.event.value);
+    if (record) {
+        task->status = TSEMU_STATUS_DEP_ABORTED;
+        task->ancestor = record->ancestor;
+        task->ancestor_context = record->ancestor_context;
     }
     return true;
 }

@@ -73,9 +73,12 @@ static bool task_input(struct fw *fw)
     return true;
 }
 
+/* Limits of tasks first: a wait that a task's end satisfies has not come too late. */
 static bool task_limits(struct fw *fw)
 {
-    bool changed = timer_expire(fw);
+    if (timer_expire(fw))
+        return true;
+    bool changed = false;
     for (uint32_t i = 0; i < fw->context_count; i++) {
         struct context *context = fw_context(fw, fw->by_name[i]);
         if (context->posted && !context->closing)
@@ -134,7 +137,8 @@ bool fw_input_changed(const struct fw *fw, uint32_t id)
         return !context->errored && tsemu_load_acquire(&page->refusal_seen) == context->refusal;
     if (context->parked && tsemu_load_acquire(&page->cq_head) != context->cq_head)
         return true;
-    return tsemu_load_acquire(&page->sq_tail) != context->tail ||
+    /* Behind an entry that cannot be admitted now, nothing is read: a new tail is no news. */
+    return (!context->blocked && tsemu_load_acquire(&page->sq_tail) != context->tail) ||
            tsemu_load_acquire(&page->pipe_sequence) != context->pipe;
 }
 

@@ -1,21 +1,6 @@
 /* Scoreboard: a task enters its slot, its edges open and close, it becomes ready or aborts. */
 #include "state.h"
 
-/* Edge nodes that the entry at the head needs now: one per distinct incomplete predecessor. */
-uint32_t scoreboard_nodes_needed(const struct fw *fw, const struct context *context)
-{
-    (void)fw;
-    const struct head *head = &context->head;
-    uint32_t needed = 0;
-    for (uint32_t i = 0; i < head->predecessor_count; i++) {
-        const struct task *task = context_task(context, head->predecessors[i]);
-        needed += task_incomplete(task);
-        if (task->state == TASK_ENDED && task->status != TSEMU_STATUS_OK)
-            return 0; /* it aborts at once and opens no edge */
-    }
-    return needed;
-}
-
 static void set_operands(const struct context *context, struct task *task)
 {
     const struct tsemu_sqe *sqe = &context->head.entry.sqe;
@@ -67,7 +52,7 @@ static void fill(struct context *context, struct task *task)
     task->value = sqe->value;
     task->mark = 0;
     task->user_tag = sqe->user_tag;
-    task->start = 0;
+    task->start = FW_NEVER;
     task->end = 0;
     task->limit = sqe->timeout_us ? (uint64_t)sqe->timeout_us * 1000000u : FW_NEVER;
     task->core = HAL_NO_CORE;
@@ -106,6 +91,8 @@ static void note_failure(struct failure *failure, uint32_t order, uint32_t ances
     failure->ancestor_context = ancestor_context;
 }
 
+/* What is known to have failed by now. The driver may know it already and has submitted the task
+ * POISONED, or it may not: both have to come to the same. */
 static void find_failure(const struct context *context, const struct stream *stream,
                          struct failure *failure)
 {
@@ -124,6 +111,26 @@ static void find_failure(const struct context *context, const struct stream *str
         stream->last_status != TSEMU_STATUS_OK)
         note_failure(failure, stream->last_order, stream->last_ancestor,
                      stream->last_ancestor_context);
+    if (head->entry.sqe.opcode == TSEMU_OPCODE_EVENT_WAIT) {
+        const struct task *record = event_failed_record(context, head->entry.event.event,
+                                                        head->entry.event.event_value);
+        if (record)
+            note_failure(failure, record->order, record->ancestor, record->ancestor_context);
+    }
+}
+
+/* Edge nodes that the entry at the head needs now: one per distinct incomplete predecessor, none
+ * when it aborts at once. */
+uint32_t scoreboard_nodes_needed(const struct context *context)
+{
+    const struct head *head = &context->head;
+    struct failure failure = {0};
+    uint32_t needed = 0;
+    for (uint32_t i = 0; i < head->predecessor_count; i++)
+        needed += task_incomplete(context_task(context, head->predecessors[i]));
+    if (needed)
+        find_failure(context, context_stream(context, head->entry.sqe.stream), &failure);
+    return failure.found ? 0 : needed;
 }
 
 static void open_edges(struct fw *fw, struct context *context, struct task *task, uint32_t slot)
@@ -131,7 +138,9 @@ static void open_edges(struct fw *fw, struct context *context, struct task *task
     const struct head *head = &context->head;
     for (uint32_t i = 0; i < head->predecessor_count; i++) {
         struct task *predecessor = context_task(context, head->predecessors[i]);
-        if (!task_incomplete(predecessor) || predecessor->mark == task->ticket)
+        /* In its own slot the entry named the task that was there before, which has ended. */
+        if (predecessor == task || !task_incomplete(predecessor) ||
+            predecessor->mark == task->ticket)
             continue;
         predecessor->mark = task->ticket;
         open_edge(context, predecessor, task, slot);
@@ -198,7 +207,7 @@ void scoreboard_satisfied(struct fw *fw, struct context *context, uint32_t slot)
     fw->retire = heap_push(fw, fw->retire, ref, HEAP_BY_TICKET);
 }
 
-/* The task will not run. No effect on one that runs or has ended. */
+/* The task will not run. No effect on one that runs, has ended or is going to fail already. */
 void scoreboard_abort(struct fw *fw, struct context *context, uint32_t slot, uint16_t status,
                       uint32_t ancestor, uint16_t ancestor_context)
 {
@@ -207,12 +216,14 @@ void scoreboard_abort(struct fw *fw, struct context *context, uint32_t slot, uin
         ready_remove(fw, task_ref(context, slot));
     else if (task->state == TASK_PENDING)
         event_forget_waiter(fw, context, slot);
-    else if (task->state != TASK_WAITING || task->status != NO_STATUS)
+    else if ((task->state != TASK_WAITING && task->state != TASK_RETIRING) ||
+             task->status != NO_STATUS)
         return;
     task->status = status;
     task->ancestor = ancestor;
     task->ancestor_context = ancestor_context;
-    if (task->state == TASK_WAITING && event_record_must_wait(context, slot))
+    if (task->state == TASK_RETIRING || /* it is in the heap already */
+        (task->state == TASK_WAITING && event_record_must_wait(context, slot)))
         return;
     task->state = TASK_RETIRING;
     fw->retire = heap_push(fw, fw->retire, task_ref(context, slot), HEAP_BY_TICKET);

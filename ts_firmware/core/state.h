@@ -272,7 +272,7 @@ void scoreboard_place(struct fw *fw, struct context *context);
 void scoreboard_satisfied(struct fw *fw, struct context *context, uint32_t slot);
 void scoreboard_abort(struct fw *fw, struct context *context, uint32_t slot, uint16_t status,
                       uint32_t ancestor, uint16_t ancestor_context);
-uint32_t scoreboard_nodes_needed(const struct fw *fw, const struct context *context);
+uint32_t scoreboard_nodes_needed(const struct context *context);
 void scoreboard_release(struct fw *fw, struct context *context, struct task *task);
 /* ready.c */
 void ready_push(struct fw *fw, uint32_t ref);
@@ -297,6 +297,8 @@ void complete_publish(struct fw *fw, struct context *context);
 void complete_interrupt(struct fw *fw, struct context *context);
 /* event.c */
 void event_admit_record(struct context *context, uint32_t slot);
+const struct task *event_failed_record(const struct context *context, uint32_t event,
+                                       uint32_t value);
 bool event_record_must_wait(const struct context *context, uint32_t slot);
 bool event_try_wait(struct fw *fw, struct context *context, uint32_t slot);
 void event_record_ended(struct fw *fw, struct context *context, uint32_t slot);

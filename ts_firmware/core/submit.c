@@ -307,12 +307,12 @@ static bool host_had_time(struct fw *fw, struct context *context)
     return now >= head->ready_at;
 }
 
-static bool has_place(struct fw *fw, struct context *context)
+static bool has_place(const struct context *context)
 {
     if (context->admitted - context->completed >= context->window)
         return false;
     return context->head.predecessor_count == 0 ||
-           scoreboard_nodes_needed(fw, context) <= context->edge_free_count;
+           scoreboard_nodes_needed(context) <= context->edge_free_count;
 }
 
 static bool slot_is_free(struct fw *fw, struct context *context)
@@ -367,7 +367,7 @@ bool submit_take(struct fw *fw, struct context *context)
             break;
         if (!context->head.valid && !fetch(fw, context))
             break;
-        if (!host_had_time(fw, context) || !has_place(fw, context) ||
+        if (!host_had_time(fw, context) || !has_place(context) ||
             !slot_is_free(fw, context))
             break;
         scoreboard_place(fw, context);

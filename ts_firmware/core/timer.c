@@ -1,5 +1,5 @@
 /* Limits of tasks: lists in order of deadline, one for pending event waits, one for tasks whose
- * blocks run under a timeout. Most deadlines come in rising order, so insertion starts at the end. */
+ * blocks run under a timeout; ties go by ticket. Most deadlines come in rising order, so insertion starts at the end. */
 #include "state.h"
 
 static uint32_t *list_first(struct fw *fw, enum timer_list list)
@@ -12,11 +12,23 @@ static uint32_t *list_last(struct fw *fw, enum timer_list list)
     return list == TIMER_EVENTS ? &fw->timer_events_last : &fw->timer_blocks_last;
 }
 
+/* True when the limit of `ref` comes after `deadline` of `other`; ties go by ticket. */
+static bool comes_after(const struct fw *fw, uint32_t ref, uint64_t deadline, uint32_t other)
+{
+    const struct task *task = fw_task(fw, ref);
+    const struct task *against = fw_task(fw, other);
+    if (task->limit != deadline)
+        return task->limit > deadline;
+    if (task->ticket != against->ticket)
+        return tsemu_after(task->ticket, against->ticket);
+    return fw->name_rank[ref >> 16] > fw->name_rank[other >> 16];
+}
+
 void timer_insert(struct fw *fw, enum timer_list list, uint32_t ref, uint64_t deadline)
 {
     struct task *task = fw_task(fw, ref);
     uint32_t previous = *list_last(fw, list);
-    while (previous != NIL && fw_task(fw, previous)->limit > deadline)
+    while (previous != NIL && comes_after(fw, previous, deadline, ref))
         previous = fw_task(fw, previous)->timer_previous;
     uint32_t next = previous == NIL ? *list_first(fw, list) : fw_task(fw, previous)->timer_next;
     task->limit = deadline;
