@@ -81,13 +81,13 @@ class Context(Session):
             return
         for pump in list(self._pumps.values()):
             pump.close(self.closed_error())
-        self._batches.clear()
         for error in self.callbacks.left():
             warnings.warn(f"a callback raised {error!r}, and no wait followed", stacklevel=2)
 
-    def before_close(self) -> None:
+    def closed(self) -> None:
         """Handles that others still hold must not look like tasks of a later context."""
         self.tasks.close()
+        self._batches.clear()
 
     def __enter__(self) -> Self:
         return self

@@ -118,8 +118,7 @@ class _Runner:
         entries = max(SINK_ENTRIES, context.info.slots) if on_completions else 0
         self._sink = ffi.new("struct tsemu_cqe[]", entries)
         self._entries = np.frombuffer(ffi.buffer(self._sink), CQE_DTYPE)
-        self._program = lib.handle_program_new(
-            self._gate,
+        self._program = context.program(
             owned.stream_numbers,
             len(owned.stream_numbers),
             owned.event_numbers,
@@ -129,9 +128,7 @@ class _Runner:
             self._sink if entries else ffi.NULL,
             entries,
         )
-        if self._program == ffi.NULL:
-            raise context.error(lib.TSEMU_E_NO_RESOURCE)
-        stack.callback(lib.handle_program_free, self._gate, self._program)
+        stack.callback(context.free_program, self._program)
 
     def check(self) -> None:
         """Check all tasks against this device."""
@@ -153,7 +150,7 @@ class _Runner:
 
     def abandon(self) -> None:
         """Let tasks in flight end by themselves; nobody counts them any more."""
-        lib.handle_program_free(self._gate, self._program)
+        self._context.free_program(self._program)
 
     def result(self) -> ProgramResult:
         """The counts at the end."""

@@ -34,6 +34,7 @@ class Session:
         self._release = release
         self._closing = threading.Lock()
         self._why_closed = ""
+        self._programs: set[Any] = set()
         lib.handle_set(self.gate, pointer)
         self.info = ContextInfo.from_page(read_page(self.gate))
         self.name = self.info.name
@@ -54,13 +55,32 @@ class Session:
             pause = threading.Event()
             while lib.handle_inside(self.gate):
                 pause.wait(0.001)  # a step of another thread returns within a slice
-            self.before_close()
-            lib.handle_close(self._pointer)
+            for program in self._programs:
+                lib.driver_program_free(program)  # its sink may be gone before closing has ended
+            self._programs.clear()
+            lib.handle_close(self._pointer)  # ends handles and batches: they are still there
+            self.closed()
             self._release()
         return True
 
-    def before_close(self) -> None:
-        """Called when nobody is inside any more and the library's context still exists."""
+    def program(self, *arguments: Any) -> Any:  # noqa: ANN401 - cffi objects have no type
+        """Make a program of the library; raises what it says when it cannot."""
+        with self._closing:
+            made = lib.handle_program_new(self.gate, *arguments)
+            if made == ffi.NULL:
+                raise self.error(lib.TSEMU_E_NO_RESOURCE if self.is_open else lib.TSEMU_E_CLOSED)
+            self._programs.add(made)
+        return made
+
+    def free_program(self, program: Any) -> None:  # noqa: ANN401 - same
+        """Free it, unless closing has; completions of tasks in flight then go nowhere."""
+        with self._closing:
+            if program in self._programs:
+                self._programs.remove(program)
+                lib.driver_program_free(program)
+
+    def closed(self) -> None:
+        """Called when the library has let go of all memory of this side."""
 
     def forget(self) -> None:
         """In a forked child: drop the parent's session without a word to the device."""

@@ -314,14 +314,6 @@ static int handle_program_counts(struct handle_gate *gate, const driver_program 
     return TSEMU_OK;
 }
 
-static void handle_program_free(struct handle_gate *gate, driver_program *program)
-{
-    if (handle_enter(gate) == NULL)
-        return; /* the library frees what a context still owns when it is closed */
-    driver_program_free(program);
-    handle_leave(gate);
-}
-
 static driver_program *handle_program_new(struct handle_gate *gate, const uint16_t *streams,
                                           uint32_t stream_count, const uint32_t *events,
                                           uint32_t event_count, const uint8_t *classes,

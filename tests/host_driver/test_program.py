@@ -1,5 +1,7 @@
 """Programs: whole files through the driver, in chunks."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from tsemu.descriptors.program import (
     buffer_reference,
     task_array,
 )
-from tsemu.host_driver import InvalidError, NoResourceError
+from tsemu.host_driver import ClosedError, Device, InvalidError, NoResourceError
 
 
 def collect(into):
@@ -134,3 +136,29 @@ def test_an_exception_of_the_sink_ends_the_run_and_leaves_the_context_usable(dev
     device.synchronize()
     assert device.default_stream.launch(cycles=1).wait().ok
     assert device.run_program(work).ok
+
+
+def test_closing_while_a_program_runs(device):
+    tasks = task_array(50_000, opcode=Opcode.KERNEL, cycles=1)
+    work = Program.from_arrays(tasks, classes=("AICORE",), kernels=("k",))
+    with pytest.raises(ClosedError):
+        device.run_program(work, on_completions=lambda _: device.close())
+    other = Device.open("emu:edge-2")
+    inside = threading.Event()
+    errors = []
+
+    def run():
+        try:
+            other.run_program(work, on_completions=lambda _: inside.set())
+        except ClosedError as error:
+            errors.append(error)
+
+    for _ in range(3):
+        thread = threading.Thread(target=run)
+        thread.start()
+        inside.wait()
+        other.close()
+        thread.join()
+        other = Device.open("emu:edge-2")
+    other.close()
+    assert len(errors) <= 3  # a program may have ended before
