@@ -137,7 +137,7 @@ class SocConfig:
                 setattr(row, key, COSTS[str(value)] if key == "cost" else int(value))
         target.policy = POLICIES[self.text("scheduler.policy")]
         target.clock_mode = int(self.clock_mode)
-        # A factor of 1 is 1000 virtual picoseconds per wall nanosecond; `free` crosses idle gaps so.
+        # A factor of 1 is 1000 ps of virtual time per wall ns; `free` crosses idle gaps so.
         factor = paced_factor(self.text("clock.mode")) or Fraction(1)
         rate = (1000 * factor).limit_denominator(10**6)
         target.paced_num, target.paced_den = rate.numerator, rate.denominator
