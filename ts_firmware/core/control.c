@@ -231,6 +231,7 @@ void control_request(struct fw *fw, struct context *context)
         reply.status = (uint16_t)fault;
     }
     reply.crc = hal_crc32c_entry(&reply, MESSAGE_CRC_OFFSET);
-    context->reply = reply;
+    if (fault == TSEMU_CONTROL_STATUS_OK) /* a damaged request has no token to answer by again */
+        context->reply = reply;
     tsemu_entry_copy(&page->reply, &reply);
 }

@@ -123,15 +123,21 @@ static bool ends_before(const struct fw *fw, uint32_t a, uint32_t b)
     return a < b;
 }
 
-/* Take the core interrupts of this instant, in order of tickets. */
+/* Take the core interrupts of this instant, in order of tickets. Mostly there is one. */
 void dispatch_collect(struct fw *fw)
 {
     uint16_t done[HAL_CORES];
     uint64_t ended[HAL_CORES];
     uint32_t count = 0;
-    uint32_t core;
-    uint64_t time;
-    while ((core = hal_core_next_done(fw->hal, &time)) != HAL_NO_CORE) {
+    uint64_t first_time, time;
+    uint32_t first = hal_core_next_done(fw->hal, &first_time);
+    if (first == HAL_NO_CORE)
+        return;
+    for (uint32_t core; (core = hal_core_next_done(fw->hal, &time)) != HAL_NO_CORE;) {
+        if (count == 0) {
+            done[count] = (uint16_t)first;
+            ended[count++] = first_time;
+        }
         uint32_t at = count++;
         for (; at && ends_before(fw, core, done[at - 1]); at--) {
             done[at] = done[at - 1];
@@ -140,6 +146,8 @@ void dispatch_collect(struct fw *fw)
         done[at] = (uint16_t)core;
         ended[at] = time;
     }
+    if (count == 0)
+        block_ended(fw, first, first_time);
     for (uint32_t i = 0; i < count; i++)
         block_ended(fw, done[i], ended[i]);
 }

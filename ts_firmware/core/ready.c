@@ -26,9 +26,9 @@ void ready_push(struct fw *fw, uint32_t ref)
     fw->newly_last = ref;
 }
 
-static void round_append(struct fw *fw, struct level *level, uint32_t ref)
+static void round_append(struct fw *fw, struct level *level, uint32_t ref, struct task *task)
 {
-    fw_task(fw, ref)->group_next = NIL;
+    task->group_next = NIL;
     if (level->first == NIL)
         level->first = ref;
     else
@@ -36,15 +36,12 @@ static void round_append(struct fw *fw, struct level *level, uint32_t ref)
     level->last = ref;
 }
 
-static void round_remove(struct fw *fw, struct level *level, uint32_t ref)
+static void round_remove(struct fw *fw, struct level *level, uint32_t ref, const struct task *task)
 {
     uint32_t previous = NIL;
-    uint32_t at = level->first;
-    while (at != ref) {
+    uint32_t next = task->group_next;
+    for (uint32_t at = level->first; at != ref; at = fw_task(fw, at)->group_next)
         previous = at;
-        at = fw_task(fw, at)->group_next;
-    }
-    uint32_t next = fw_task(fw, ref)->group_next;
     if (previous == NIL)
         level->first = next;
     else
@@ -78,12 +75,12 @@ static void group_replace(struct context *context, uint32_t slot, uint32_t repla
         context_task(context, replacement)->group_sibling = task->group_sibling;
 }
 
-static void enter_priority(struct fw *fw, struct ready_class *ready, uint32_t ref)
+static void enter_priority(struct fw *fw, struct ready_class *ready, uint32_t ref,
+                           struct task *task)
 {
     struct context *context = fw_context(fw, ref >> 16);
-    struct task *task = fw_task(fw, ref);
-    task->next = NIL;
     uint32_t slot = group_of(context, task);
+    task->next = NIL;
     if (slot != NO_SLOT) {
         struct task *head = context_task(context, slot);
         fw_task(fw, head->child)->next = ref;
@@ -94,21 +91,20 @@ static void enter_priority(struct fw *fw, struct ready_class *ready, uint32_t re
     task->child = ref;
     task->group_sibling = stream->groups;
     stream->groups = (uint16_t)(ref & 0xFFFFu);
-    round_append(fw, &ready->level[task->priority], ref);
+    round_append(fw, &ready->level[task->priority], ref, task);
     ready->levels |= 1u << task->priority;
 }
 
-static void enter(struct fw *fw, uint32_t ref)
+static void enter(struct fw *fw, uint32_t ref, struct task *task)
 {
-    struct task *task = fw_task(fw, ref);
     struct ready_class *ready = &fw->ready[task->engine_class];
     ready->count++;
-    if (fw->config.policy == FW_RANK)
-        ready->heap = heap_push(fw, ready->heap, ref, HEAP_BY_VALUE);
+    if (fw->config.policy == FW_PRIORITY)
+        enter_priority(fw, ready, ref, task);
     else if (fw->config.policy == FW_FIFO)
-        round_append(fw, &ready->level[0], ref);
+        round_append(fw, &ready->level[0], ref, task);
     else
-        enter_priority(fw, ready, ref);
+        ready->heap = heap_push(fw, ready->heap, ref, HEAP_BY_VALUE);
 }
 
 void ready_sort_in(struct fw *fw)
@@ -117,8 +113,9 @@ void ready_sort_in(struct fw *fw)
     fw->newly_first = NIL;
     if (fw->newly_sorted) {
         while (ref != NIL) {
-            uint32_t next = fw_task(fw, ref)->next;
-            enter(fw, ref);
+            struct task *task = fw_task(fw, ref);
+            uint32_t next = task->next;
+            enter(fw, ref, task);
             ref = next;
         }
         return;
@@ -131,7 +128,7 @@ void ready_sort_in(struct fw *fw)
     }
     while (heap != NIL) {
         uint32_t rest = heap_pop(fw, heap, HEAP_BY_TICKET);
-        enter(fw, heap);
+        enter(fw, heap, fw_task(fw, heap));
         heap = rest;
     }
 }
@@ -177,18 +174,17 @@ uint32_t ready_pick(struct fw *fw, uint32_t engine_class)
 }
 
 /* The head of a group leaves; the next task of the group goes to the end of the round. */
-static void leave_group(struct fw *fw, struct ready_class *ready, uint32_t ref)
+static void leave_group(struct fw *fw, struct ready_class *ready, uint32_t ref, struct task *task)
 {
     struct context *context = fw_context(fw, ref >> 16);
-    struct task *task = fw_task(fw, ref);
     struct level *level = &ready->level[task->priority];
     uint32_t next = task->next;
-    round_remove(fw, level, ref);
+    round_remove(fw, level, ref, task);
     group_replace(context, ref & 0xFFFFu, next == NIL ? NO_SLOT : next & 0xFFFFu);
     if (next != NIL) {
         struct task *head = fw_task(fw, next);
         head->child = task->child;
-        round_append(fw, level, next);
+        round_append(fw, level, next, head);
         if (head->next != NIL)
             __builtin_prefetch(fw_task(fw, head->next), 1);
     }
@@ -199,13 +195,14 @@ static void leave_group(struct fw *fw, struct ready_class *ready, uint32_t ref)
 void ready_pop(struct fw *fw, uint32_t engine_class, uint32_t ref)
 {
     struct ready_class *ready = &fw->ready[engine_class];
+    struct task *task = fw_task(fw, ref);
     ready->count--;
-    if (fw->config.policy == FW_RANK)
-        ready->heap = heap_pop(fw, ref, HEAP_BY_VALUE);
+    if (fw->config.policy == FW_PRIORITY)
+        leave_group(fw, ready, ref, task);
     else if (fw->config.policy == FW_FIFO)
-        round_remove(fw, &ready->level[0], ref);
+        round_remove(fw, &ready->level[0], ref, task);
     else
-        leave_group(fw, ready, ref);
+        ready->heap = heap_pop(fw, ref, HEAP_BY_VALUE);
 }
 
 /* A ready task is cancelled: take it out wherever it stands. */

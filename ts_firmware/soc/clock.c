@@ -28,7 +28,7 @@ void hal_wake(struct hal *hal, uint64_t time)
     if (dev->last_wake == time)
         return;
     dev->last_wake = time;
-    if (!queue_push(&dev->queue, time, SOC_WAKE, 0))
+    if (!queue_push(&dev->queue, time, SOC_WAKE))
         hal_panic(hal, "no memory for the event queue");
 }
 
@@ -39,8 +39,9 @@ static void advance(struct device *dev, uint64_t time)
     dev->instants++;
     while (dev->queue.count && dev->queue.heap[0].time <= time) {
         struct soc_event event = queue_pop(&dev->queue);
-        if (event.kind == SOC_BLOCK_ENDED)
-            cores_end(dev, event.core);
+        uint32_t core = soc_event_core(&event);
+        if (core != SOC_WAKE)
+            cores_end(dev, core);
         else if (dev->last_wake == event.time)
             dev->last_wake = NEVER;
     }
@@ -48,6 +49,8 @@ static void advance(struct device *dev, uint64_t time)
 
 static bool input_changed(const struct device *dev)
 {
+    if (dev->unsettled) /* what others have done meanwhile is not read before the holder acts */
+        return lockstep_holder_moved(dev);
     for (uint32_t id = 0; id < DEVICE_MAX_CONTEXTS; id++)
         if (dev->contexts[id].open && fw_input_changed(dev->fw, id))
             return true;
@@ -177,7 +180,7 @@ static struct verdict next_instant(struct device *dev, enum fw_result result)
         return cross_gap(dev);
     uint64_t next = dev->queue.heap[0].time;
     uint64_t deadline = fw_next_deadline(dev->fw);
-    if (deadline < next)
+    if (deadline < next && deadline > dev->hal.now) /* one that has come waits for busy firmware */
         next = deadline;
     if (dev->config.clock_mode == TSEMU_CLOCK_MODE_PACED)
         return follow_wall(dev, next);
@@ -195,6 +198,7 @@ static int run(struct device *dev, uint64_t slice_ns, uint64_t spin_ns, bool pum
     catch_up(dev);
     for (;;) {
         enum fw_result result = fw_run(dev->fw);
+        dev->unsettled = result == FW_UNSETTLED;
         if (result == FW_PANIC || dev->panic[0])
             return DEVICE_PANIC;
         struct verdict verdict = next_instant(dev, result);
@@ -207,6 +211,8 @@ static int run(struct device *dev, uint64_t slice_ns, uint64_t spin_ns, bool pum
         }
         fw_publish(dev->fw);
         if (pumped && !(verdict.reason == DEVICE_TIMER)) {
+            if (verdict.reason == DEVICE_HELD && lockstep_hold(dev, clock_wall_ns()) == 0)
+                continue;
             if (!input_changed(dev))
                 return verdict.reason;
             continue;

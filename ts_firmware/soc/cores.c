@@ -16,19 +16,30 @@ static uint64_t bytes_to_ps(uint64_t bytes, uint32_t mbps)
     return mbps ? (bytes * PS_PER_US + mbps - 1u) / mbps : 0;
 }
 
-static uint64_t duration(const struct device_class *class, const struct hal_block *block)
+/* What does not change is worked out once. */
+void cores_prepare(struct device *dev)
 {
-    uint64_t setup = cycles_to_ps(class->setup_cycles, class->frequency_mhz);
+    for (uint32_t c = 0; c < dev->config.class_count; c++) {
+        const struct device_class *class = &dev->config.classes[c];
+        dev->setup_ps[c] = cycles_to_ps(class->setup_cycles, class->frequency_mhz);
+        dev->cycle_ps[c] = PS_PER_US % class->frequency_mhz ? 0 : PS_PER_US / class->frequency_mhz;
+    }
+}
+
+static uint64_t duration(const struct device *dev, uint32_t c, const struct hal_block *block)
+{
+    const struct device_class *class = &dev->config.classes[c];
     if (block->opcode != TSEMU_OPCODE_KERNEL)
-        return setup + bytes_to_ps(block->length, class->bandwidth_mbps);
-    uint64_t compute = cycles_to_ps(block->cycles, class->frequency_mhz);
+        return dev->setup_ps[c] + bytes_to_ps(block->length, class->bandwidth_mbps);
+    uint64_t compute = dev->cycle_ps[c] ? (uint64_t)block->cycles * dev->cycle_ps[c]
+                                        : cycles_to_ps(block->cycles, class->frequency_mhz);
     if (class->cost == DEVICE_COST_ROOFLINE) {
         uint64_t bytes = (uint64_t)block->bytes_read + block->bytes_written;
         uint64_t memory = bytes_to_ps(bytes, class->bandwidth_mbps);
         if (memory > compute)
             compute = memory;
     }
-    return setup + compute;
+    return dev->setup_ps[c] + compute;
 }
 
 struct hal_block *hal_core_command(struct hal *hal, uint32_t index)
@@ -43,9 +54,9 @@ void hal_core_start(struct hal *hal, uint32_t index, uint64_t start)
     struct soc_core *core = &dev->cores[index];
     core->busy = true;
     core->started = start;
-    core->ended = start + duration(&dev->config.classes[core->engine_class], &core->block);
+    core->ended = start + duration(dev, core->engine_class, &core->block);
     uint64_t interrupt = core->ended + dev->config.interrupt_ps;
-    if (!queue_push(&dev->queue, interrupt, SOC_BLOCK_ENDED, index))
+    if (!queue_push(&dev->queue, interrupt, index))
         hal_panic(hal, "no memory for the event queue");
 }
 

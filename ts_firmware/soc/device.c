@@ -239,6 +239,7 @@ device *device_create(const struct device_config *config, char *detail, size_t d
     for (uint32_t c = 0, core = 0; c < config->class_count; c++)
         for (uint32_t i = 0; i < config->classes[c].cores; i++)
             dev->cores[core++].engine_class = c;
+    cores_prepare(dev);
     pthread_mutex_init(&dev->lock, NULL);
     dev->last_wake = NEVER;
     dev->pace_wall_ns = clock_wall_ns();

@@ -79,6 +79,13 @@ enum hal_settled hal_client_settled(struct hal *hal, const struct hal_client *cl
     return HAL_UNSETTLED;
 }
 
+/* Input stands still at the holder: has anything come that lets it go on? */
+bool lockstep_holder_moved(const struct device *dev)
+{
+    return !dev->contexts[dev->holder].open || fw_input_changed(dev->fw, dev->holder) ||
+           process_waits(dev, dev->holder);
+}
+
 /* Only an idle gap is left: may the clock cross it? Every client that holds must wait. */
 bool lockstep_gap_is_held(struct device *dev)
 {

@@ -10,15 +10,20 @@
 #define NEVER FW_NEVER
 #define CONSOLE_BYTES 65536u
 
-/* What the event queue holds: the end of a block, or a time at which firmware must run. */
-enum soc_event_kind { SOC_BLOCK_ENDED, SOC_WAKE };
+/* What the event queue holds: the end of a block on a core, or (SOC_WAKE) a time at which firmware
+ * must run. `order` is the sequence number, with the core in the low bits. */
+#define SOC_WAKE 0xFFFFu
+#define SOC_CORE_BITS 16u
 
 struct soc_event {
     uint64_t time;
-    uint64_t sequence;
-    uint32_t kind;
-    uint32_t core;
+    uint64_t order;
 };
+
+static inline uint32_t soc_event_core(const struct soc_event *event)
+{
+    return event->order & ((1u << SOC_CORE_BITS) - 1u);
+}
 
 struct event_queue {
     struct soc_event *heap;
@@ -54,6 +59,8 @@ struct device {
     struct event_queue queue;
     struct soc_core *cores;
     uint32_t core_count;
+    uint64_t setup_ps[TSEMU_MAX_CLASSES];
+    uint32_t cycle_ps[TSEMU_MAX_CLASSES]; /* 0: not a whole number of picoseconds */
     uint32_t done[HAL_CORES];
     uint32_t done_head, done_count;
     struct soc_context contexts[DEVICE_MAX_CONTEXTS];
@@ -62,6 +69,7 @@ struct device {
     pthread_mutex_t lock;
     bool sleeping;          /* the contexts' sleep flags are set */
     uint32_t holder;        /* client that last kept the clock from going on */
+    bool unsettled;         /* input stands still at the holder */
     uint64_t hold_since_ns; /* wall time; 0: nobody holds */
     uint32_t hold_tail, hold_posts;
     uint64_t wall_wait_ns;
@@ -75,13 +83,15 @@ struct device {
 };
 
 /* queue.c */
-bool queue_push(struct event_queue *queue, uint64_t time, uint32_t kind, uint32_t core);
+bool queue_push(struct event_queue *queue, uint64_t time, uint32_t core);
 struct soc_event queue_pop(struct event_queue *queue);
 void queue_remove_core(struct event_queue *queue, uint32_t core);
 /* cores.c */
+void cores_prepare(struct device *dev);
 void cores_end(struct device *dev, uint32_t core);
 /* lockstep.c */
 bool lockstep_gap_is_held(struct device *dev);
+bool lockstep_holder_moved(const struct device *dev);
 uint64_t lockstep_hold(struct device *dev, uint64_t wall);
 /* clock.c */
 uint64_t clock_wall_ns(void);

@@ -5,7 +5,7 @@
 
 static bool earlier(const struct soc_event *a, const struct soc_event *b)
 {
-    return a->time != b->time ? a->time < b->time : a->sequence < b->sequence;
+    return a->time != b->time ? a->time < b->time : a->order < b->order;
 }
 
 static void sift_up(struct event_queue *queue, uint32_t at, struct soc_event event)
@@ -37,7 +37,7 @@ static void sift_down(struct event_queue *queue, uint32_t at, struct soc_event e
 }
 
 /* False when there is no memory. */
-bool queue_push(struct event_queue *queue, uint64_t time, uint32_t kind, uint32_t core)
+bool queue_push(struct event_queue *queue, uint64_t time, uint32_t core)
 {
     if (queue->count == queue->capacity) {
         uint32_t capacity = queue->capacity ? 2u * queue->capacity : 64u;
@@ -47,7 +47,7 @@ bool queue_push(struct event_queue *queue, uint64_t time, uint32_t kind, uint32_
         queue->heap = heap;
         queue->capacity = capacity;
     }
-    struct soc_event event = {time, queue->sequence++, kind, core};
+    struct soc_event event = {time, queue->sequence++ << SOC_CORE_BITS | core};
     sift_up(queue, queue->count++, event);
     return true;
 }
@@ -65,7 +65,7 @@ struct soc_event queue_pop(struct event_queue *queue)
 void queue_remove_core(struct event_queue *queue, uint32_t core)
 {
     for (uint32_t i = 0; i < queue->count; i++) {
-        if (queue->heap[i].kind != SOC_BLOCK_ENDED || queue->heap[i].core != core)
+        if (soc_event_core(&queue->heap[i]) != core)
             continue;
         struct soc_event last = queue->heap[--queue->count];
         if (i == queue->count)
