@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -127,6 +128,8 @@ static bool spin(const struct tsemu_context *c, const struct condition *conditio
             end = now + budget;
         else if (now >= end || needs_attention(c))
             return false;
+        else
+            sched_yield(); /* the device may want this processor */
     }
 }
 

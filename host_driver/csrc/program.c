@@ -442,6 +442,18 @@ int driver_program_feed(driver_program *p, const driver_program_task *tasks, uin
     return code;
 }
 
+/* Without a limit of the caller's a program may take longer than the device's longest wait, as long
+ * as it moves. */
+static bool still_moves(const driver_program *p, int code, uint64_t timeout_ps,
+                        driver_operation *operation)
+{
+    if (code != TSEMU_E_TIMEOUT || timeout_ps != TSEMU_NO_LIMIT)
+        return false;
+    bool moved = operation->stream != (uint32_t)p->counts.consumed;
+    *operation = (driver_operation){.stream = (uint32_t)p->counts.consumed};
+    return moved;
+}
+
 int driver_program_finish(driver_program *p, uint64_t timeout_ps, driver_operation *operation)
 {
     struct tsemu_context *c = p->c;
@@ -452,6 +464,8 @@ int driver_program_finish(driver_program *p, uint64_t timeout_ps, driver_operati
         driver_wait wait = {
             .kind = TSEMU_WAIT_KIND_ALL, .a = p->last_ticket, .timeout_ps = timeout_ps};
         code = wait_locked(c, &wait, operation, false);
+        if (still_moves(p, code, timeout_ps, operation))
+            code = TSEMU_OK;
     }
     c->users--;
     context_unlock(c);

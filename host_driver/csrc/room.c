@@ -130,12 +130,14 @@ static int post_stream(struct tsemu_context *c, const struct room *room,
 static int launch_answer(struct tsemu_context *c, const struct room *room,
                          driver_operation *operation, uint32_t reason)
 {
-    if (room->block)
-        operation->deadline_ps = 0;
-    if (reason == TSEMU_ANSWER_TIMEOUT || reason == TSEMU_ANSWER_STALLED)
-        return room->block ? no_resource(c, operation->value, operation->stream)
-                           : queue_full(c, operation->value, operation->stream);
-    return TSEMU_OK;
+    if (!room->block)
+        return reason == TSEMU_ANSWER_TIMEOUT || reason == TSEMU_ANSWER_STALLED
+                   ? queue_full(c, operation->value, operation->stream)
+                   : TSEMU_OK;
+    operation->deadline_ps = 0;
+    if (reason == TSEMU_ANSWER_STALLED)
+        return no_resource(c, operation->value, operation->stream);
+    return TSEMU_OK; /* TIMEOUT as well: slow is not hopeless, the launch looks again */
 }
 
 static void pipe_start(struct tsemu_context *c, const struct room *room,

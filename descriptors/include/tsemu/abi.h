@@ -441,17 +441,22 @@ struct tsemu_program_task {
     uint8_t reserved;  /* must be zero */
 };
 
-_Static_assert(sizeof(struct tsemu_sqe) == 64, "ABI");
-_Static_assert(sizeof(struct tsemu_sqe_copy) == 64, "ABI");
-_Static_assert(sizeof(struct tsemu_sqe_event) == 64, "ABI");
-_Static_assert(sizeof(struct tsemu_sqe_poisoned) == 64, "ABI");
-_Static_assert(sizeof(struct tsemu_extension) == 64, "ABI");
-_Static_assert(sizeof(struct tsemu_cqe) == 64, "ABI");
-_Static_assert(sizeof(struct tsemu_control_message) == 64, "ABI");
-_Static_assert(sizeof(struct tsemu_engine_class) == 32, "ABI");
-_Static_assert(sizeof(struct tsemu_wait_request) == 64, "ABI");
-_Static_assert(sizeof(struct tsemu_wait_answer) == 64, "ABI");
-_Static_assert(sizeof(struct tsemu_control_page) == 4096, "ABI");
-_Static_assert(sizeof(struct tsemu_program_task) == 72, "ABI");
+#ifdef __cplusplus
+#define TSEMU_STATIC_ASSERT static_assert
+#else
+#define TSEMU_STATIC_ASSERT _Static_assert
+#endif
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_sqe) == 64, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_sqe_copy) == 64, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_sqe_event) == 64, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_sqe_poisoned) == 64, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_extension) == 64, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_cqe) == 64, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_control_message) == 64, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_engine_class) == 32, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_wait_request) == 64, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_wait_answer) == 64, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_control_page) == 4096, "ABI");
+TSEMU_STATIC_ASSERT(sizeof(struct tsemu_program_task) == 72, "ABI");
 
 #endif
