@@ -7,6 +7,9 @@ so no client can make the device block in a read.
 import select
 from collections.abc import Callable
 
+SHORT_S = 0.01
+"""epoll sleeps whole milliseconds; below this, select's finer timer is used."""
+
 Callback = Callable[[int], None]
 """Called with the epoll events that are ready."""
 
@@ -40,6 +43,9 @@ class Poller:
 
         Returns whether something was ready.
         """
+        if timeout_s and timeout_s < SHORT_S:
+            select.select([self._epoll], [], [], timeout_s)
+            timeout_s = 0
         ready = self._epoll.poll(timeout_s)
         for fd, events in ready:
             callback = self._callbacks.get(fd)  # may be gone: closed by a callback before

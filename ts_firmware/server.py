@@ -106,6 +106,7 @@ class Server:
                 self._poller.poll(self._sleep_s(reason))
                 polled_ns = time.monotonic_ns()
             elif now_ns - polled_ns >= POLL_EVERY_NS:
+                self._link.expire()
                 self._poller.poll(0)
                 polled_ns = now_ns
 

@@ -292,7 +292,7 @@ void client_post_bad_request(struct client *client)
     client_post(client, CONTROL_WAIT, &asked);
 }
 
-static void take_reply(struct client *client, uint32_t completed)
+static void take_reply(struct client *client)
 {
     const struct tsemu_control_message *request = &client->request;
     struct tsemu_control_message reply = client->page->reply;
@@ -302,6 +302,8 @@ static void take_reply(struct client *client, uint32_t completed)
     if (client->request_is_bad) {
         if (reply.status == TSEMU_CONTROL_STATUS_OK)
             fail(client, "a garbage request was carried out");
+        if (reply.status == TSEMU_CONTROL_STATUS_BAD_KIND)
+            client->good_request.magic = 0; /* well formed, so it is the one that counts now */
         return;
     }
     if (client->request_is_repeat) {
@@ -326,7 +328,7 @@ static void take_reply(struct client *client, uint32_t completed)
         break;
     case TSEMU_CONTROL_KIND_CANCEL: client->tasks[id].cancel = true; break;
     case TSEMU_CONTROL_KIND_STREAM_DESTROY: client->streams[id].used = false; break;
-    case TSEMU_CONTROL_KIND_STREAM_RECOVER: client->streams[id].recovered = completed; break;
+    case TSEMU_CONTROL_KIND_STREAM_RECOVER: client->streams[id].recovered = true; break;
     case TSEMU_CONTROL_KIND_EVENT_CREATE:
         memset(&client->events[reply.argument[0]], 0, sizeof client->events[0]);
         client->events[reply.argument[0]].used = true;
@@ -346,7 +348,7 @@ static void take_answers(struct client *client)
         if (index == CONTROL_WAIT) {
             if (found->reason != TSEMU_ANSWER_MET)
                 fail(client, "control request is answered with reason %u", found->reason);
-            take_reply(client, found->completed);
+            take_reply(client);
         }
         if (client->answer_count == MAX_ANSWERS)
             continue;

@@ -32,13 +32,13 @@ union entry {
 struct record {
     uint32_t ticket, edges[MAX_EDGES], edge_count;
     uint32_t previous;       /* implicit predecessor of an in-order stream, 0: none */
-    uint32_t recovered;      /* completions counted when the stream was recovered after it */
     uint32_t stream_life;    /* streams with the same number are told apart by this */
     uint32_t ancestor;       /* of a poisoned entry */
     uint32_t timeout_us, event, event_value, position, entries;
     uint16_t stream, slot, blocks;
     uint8_t opcode, engine_class;
     bool poisoned, cancel, slot_reused;
+    bool recovered;          /* the stream was recovered after the implicit predecessor */
     uint64_t duration;       /* of one block, ps */
     uint32_t from, to, length;
     uint64_t pattern;
@@ -61,8 +61,8 @@ struct posted {
 };
 
 struct stream_state {
-    bool used, in_order;
-    uint32_t life, last, recovered, open;
+    bool used, in_order, recovered;
+    uint32_t life, last, open;
 };
 
 struct event_state {

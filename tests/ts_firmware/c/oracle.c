@@ -12,6 +12,13 @@ static bool on_core(const struct record *task)
            task->opcode == TSEMU_OPCODE_MEMSET;
 }
 
+/* The stream was recovered between the two. Whether a task that was about to fail at that instant
+ * counts cannot be told from outside. */
+static bool recovered_from(const struct record *task, const struct record *previous)
+{
+    return task->recovered && previous->status != TSEMU_STATUS_OK;
+}
+
 /* First failure in completion order among what the task depends on; NULL: none. */
 static const struct record *first_failure(const struct client *client, const struct record *task)
 {
@@ -21,7 +28,7 @@ static const struct record *first_failure(const struct client *client, const str
         const struct record *other = &client->tasks[ticket];
         if (!ticket || !other->done || other->status == TSEMU_STATUS_OK)
             continue;
-        if (i == task->edge_count && task->recovered && other->order < task->recovered)
+        if (i == task->edge_count && recovered_from(task, other))
             continue;
         if (!first || other->order < first->order)
             first = other;
@@ -34,7 +41,7 @@ static void check_predecessors(const struct client *client, const struct record 
     for (uint32_t i = 0; i <= task->edge_count; i++) {
         uint32_t ticket = i < task->edge_count ? task->edges[i] : task->previous;
         const struct record *other = &client->tasks[ticket];
-        if (!ticket)
+        if (!ticket || (i == task->edge_count && recovered_from(task, other)))
             continue;
         if (!other->done)
             fail(client, "%u succeeded although its predecessor %u has not ended", task->ticket,
@@ -75,7 +82,11 @@ static void check_event(const struct client *client, const struct record *task)
 static void check_aborted(const struct client *client, const struct record *task)
 {
     const struct record *cause = first_failure(client, task);
+    const struct record *previous = &client->tasks[task->previous];
     uint32_t ancestor;
+    if (task->previous && recovered_from(task, previous) &&
+        task->found_ancestor == previous->found_ancestor)
+        return;
     if (task->poisoned) {
         ancestor = task->ancestor;
     } else if (cause) {

@@ -182,7 +182,7 @@ static void submitted(struct client *client, const struct record *task)
 {
     struct stream_state *stream = &client->streams[task->stream];
     stream->last = task->ticket;
-    stream->recovered = 0;
+    stream->recovered = false;
     stream->open++;
     if (task->opcode == TSEMU_OPCODE_EVENT_RECORD) {
         struct event_state *event = &client->events[task->event];
