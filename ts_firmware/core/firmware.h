@@ -70,6 +70,8 @@ struct fw_gap {
 struct fw_gap fw_idle_gap(struct fw *fw);
 /* True when a context's tail, posts or refusal acknowledgement differ from what was last read. */
 bool fw_input_changed(const struct fw *fw, uint32_t context);
+/* The same for any context. */
+bool fw_any_input(const struct fw *fw);
 void fw_client(const struct fw *fw, uint32_t context, struct hal_client *client);
 /* A blocked launch or a posted wait: the client does not hold the clock. */
 bool fw_client_waits(const struct fw *fw, uint32_t context);

@@ -142,6 +142,14 @@ bool fw_input_changed(const struct fw *fw, uint32_t id)
            tsemu_load_acquire(&page->pipe_sequence) != context->pipe;
 }
 
+bool fw_any_input(const struct fw *fw)
+{
+    for (uint32_t i = 0; i < fw->context_count; i++)
+        if (fw_input_changed(fw, fw->by_name[i]))
+            return true;
+    return false;
+}
+
 void fw_client(const struct fw *fw, uint32_t id, struct hal_client *client)
 {
     describe(fw, fw_context(fw, id), client);

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "model.h"
 
+#include <sched.h>
 #include <time.h>
 #include <tsemu/ring.h>
 
@@ -47,19 +48,9 @@ static void advance(struct device *dev, uint64_t time)
     }
 }
 
-static bool input_changed(const struct device *dev)
-{
-    if (dev->unsettled) /* what others have done meanwhile is not read before the holder acts */
-        return lockstep_holder_moved(dev);
-    for (uint32_t id = 0; id < DEVICE_MAX_CONTEXTS; id++)
-        if (dev->contexts[id].open && fw_input_changed(dev->fw, id))
-            return true;
-    return false;
-}
-
 static void set_sleep_flags(struct device *dev, uint32_t value)
 {
-    for (uint32_t id = 0; id < DEVICE_MAX_CONTEXTS; id++) {
+    for (uint32_t id = 0; id < dev->config.max_contexts; id++) {
         if (!dev->contexts[id].open)
             continue;
         struct tsemu_control_page *page = (struct tsemu_control_page *)dev->hal.window[id];
@@ -74,18 +65,20 @@ static bool wait_for_input(struct device *dev, uint64_t longest, uint64_t spin_n
 {
     uint64_t begin = clock_wall_ns();
     uint64_t limit = longest < spin_ns ? longest : spin_ns;
-    do {
+    for (bool first = true; first || clock_wall_ns() - begin < limit; first = false) {
+        if (!first)
+            sched_yield(); /* the host may want this processor */
         for (int i = 0; i < 32; i++) {
-            if (input_changed(dev))
+            if (fw_any_input(dev->fw))
                 return true;
             spin_pause();
         }
-    } while (clock_wall_ns() - begin < limit);
+    }
     if (longest <= spin_ns)
         return true;
     set_sleep_flags(dev, 1);
     tsemu_ring_fence();
-    if (!input_changed(dev))
+    if (!fw_any_input(dev->fw))
         return false;
     set_sleep_flags(dev, 0);
     return true;
@@ -135,7 +128,7 @@ static void start_pace(struct device *dev)
 
 static struct verdict cross_gap(struct device *dev)
 {
-    if (input_changed(dev))
+    if (fw_any_input(dev->fw))
         return go_on;
     if (!hal_clock_started(&dev->hal))
         return (struct verdict){DEVICE_IDLE, NEVER};
@@ -213,7 +206,7 @@ static int run(struct device *dev, uint64_t slice_ns, uint64_t spin_ns, bool pum
         if (pumped && !(verdict.reason == DEVICE_TIMER)) {
             if (verdict.reason == DEVICE_HELD && lockstep_hold(dev, clock_wall_ns()) == 0)
                 continue;
-            if (!input_changed(dev))
+            if (!fw_any_input(dev->fw))
                 return verdict.reason;
             continue;
         }

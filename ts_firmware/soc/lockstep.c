@@ -32,7 +32,7 @@ static bool wait_counts(const struct device *dev, const struct hal_client *clien
 /* Another context of the same process waits, so its threads cannot be expected to act here. */
 static bool process_waits(const struct device *dev, uint32_t id)
 {
-    for (uint32_t other = 0; other < DEVICE_MAX_CONTEXTS; other++) {
+    for (uint32_t other = 0; other < dev->config.max_contexts; other++) {
         if (other == id || !dev->contexts[other].open ||
             dev->contexts[other].process != dev->contexts[id].process)
             continue;
@@ -91,7 +91,7 @@ bool lockstep_gap_is_held(struct device *dev)
 {
     if (dev->config.clock_mode != TSEMU_CLOCK_MODE_LOCKSTEP)
         return false;
-    for (uint32_t id = 0; id < DEVICE_MAX_CONTEXTS; id++) {
+    for (uint32_t id = 0; id < dev->config.max_contexts; id++) {
         struct hal_client client;
         if (!dev->contexts[id].open)
             continue;
@@ -111,7 +111,7 @@ bool lockstep_gap_is_held(struct device *dev)
 /* The wait may not have been taken in yet: no input is, of clients whose names come later. */
 static bool somebody_else_waits(const struct device *dev, uint32_t holder)
 {
-    for (uint32_t id = 0; id < DEVICE_MAX_CONTEXTS; id++) {
+    for (uint32_t id = 0; id < dev->config.max_contexts; id++) {
         struct hal_client client;
         if (id == holder || !dev->contexts[id].open)
             continue;
