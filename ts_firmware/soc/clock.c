@@ -48,6 +48,13 @@ static void advance(struct device *dev, uint64_t time)
     }
 }
 
+/* While input stands still at a client that holds the clock, what the clients behind it have done
+ * is not read, so it is no reason to run again. */
+static bool input_changed(const struct device *dev)
+{
+    return dev->unsettled ? lockstep_holder_moved(dev) : fw_any_input(dev->fw);
+}
+
 static void set_sleep_flags(struct device *dev, uint32_t value)
 {
     for (uint32_t id = 0; id < dev->config.max_contexts; id++) {
@@ -69,7 +76,7 @@ static bool wait_for_input(struct device *dev, uint64_t longest, uint64_t spin_n
         if (!first)
             sched_yield(); /* the host may want this processor */
         for (int i = 0; i < 32; i++) {
-            if (fw_any_input(dev->fw))
+            if (input_changed(dev))
                 return true;
             spin_pause();
         }
@@ -78,7 +85,7 @@ static bool wait_for_input(struct device *dev, uint64_t longest, uint64_t spin_n
         return true;
     set_sleep_flags(dev, 1);
     tsemu_ring_fence();
-    if (!fw_any_input(dev->fw))
+    if (!input_changed(dev))
         return false;
     set_sleep_flags(dev, 0);
     return true;
@@ -128,7 +135,7 @@ static void start_pace(struct device *dev)
 
 static struct verdict cross_gap(struct device *dev)
 {
-    if (fw_any_input(dev->fw))
+    if (input_changed(dev))
         return go_on;
     if (!hal_clock_started(&dev->hal))
         return (struct verdict){DEVICE_IDLE, NEVER};
@@ -206,7 +213,7 @@ static int run(struct device *dev, uint64_t slice_ns, uint64_t spin_ns, bool pum
         if (pumped && !(verdict.reason == DEVICE_TIMER)) {
             if (verdict.reason == DEVICE_HELD && lockstep_hold(dev, clock_wall_ns()) == 0)
                 continue;
-            if (!fw_any_input(dev->fw))
+            if (!input_changed(dev))
                 return verdict.reason;
             continue;
         }
