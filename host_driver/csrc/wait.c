@@ -137,8 +137,9 @@ int wait_collect(struct tsemu_context *c, driver_operation *operation, uint64_t 
         if (event)
             operation->value = answer.value; /* posted again, it waits for the same value */
         bool early = answer.reason == TSEMU_ANSWER_NEXT || answer.reason == TSEMU_ANSWER_CALL;
-        if (early || operation->keep_deadline)
-            operation->deadline_ps = answer.deadline_ps != NO_DEADLINE ? answer.deadline_ps : 0;
+        /* Not started: answered at the first look; a deadline from an earlier record stays. */
+        if ((early || operation->keep_deadline) && answer.deadline_ps != NO_DEADLINE)
+            operation->deadline_ps = answer.deadline_ps;
         operation->stage = STAGE_ANSWERED | answer.reason << 8;
     }
     if (stage_of(operation) == STAGE_ANSWERED) {

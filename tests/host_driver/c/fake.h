@@ -102,9 +102,9 @@ static inline struct tsemu_control_page *fake_fill_page(struct fake *f, struct f
 
 static inline void fake_run(struct fake *f);
 
-static inline int fake_pump(void *device, uint64_t slice_ns)
+static inline int fake_pump(void *itself, uint64_t slice_ns)
 {
-    struct fake *f = device;
+    struct fake *f = itself;
     (void)slice_ns;
     f->pumps++;
     f->script(f);
