@@ -71,7 +71,7 @@ static bool power_of_two(uint32_t n)
 static uint32_t edge_nodes(const struct device_config *config,
                            const struct device_context_options *options)
 {
-    return config->edge_nodes ? config->edge_nodes : 4u * options->slots;
+    return config->edge_nodes ? config->edge_nodes : 4u * options->window;
 }
 
 static void lay_out(const struct device_config *config,

@@ -36,7 +36,7 @@ struct device_config {
     uint32_t max_contexts;
     uint32_t max_streams;
     uint32_t max_events;
-    uint32_t edge_nodes;        /* 0: four per slot */
+    uint32_t edge_nodes;        /* 0: four per place in the window */
     uint32_t alignment;
     uint64_t seed;
     uint64_t poll_cost_ps;
