@@ -59,7 +59,7 @@ class HostHeap:
         if pointer == ffi.NULL:
             raise NoResourceError(
                 f"the system does not map {size} bytes",
-                field="host_heap_mib",
+                field="device_heap_mib" if on_device else "host_heap_mib",
                 value=size >> 20,
                 hint="open the context with smaller heaps",
             )
