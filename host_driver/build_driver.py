@@ -31,7 +31,7 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _CPLUSPLUS = re.compile(r"^#ifdef __cplusplus\n.*?^#endif\n", re.DOTALL | re.MULTILINE)
 _DEFINE = re.compile(r"^#define[ \t]+(TSEMU_\w+)[ \t]+\S.*$", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?!define TSEMU_\w+ \.\.\.$).*$", re.MULTILINE)
-_ASSERT = re.compile(r"^_Static_assert\(.*?\);\n", re.DOTALL | re.MULTILINE)
+_ASSERT = re.compile(r"^(?:_Static_assert|TSEMU_STATIC_ASSERT)\(.*?\);\n", re.DOTALL | re.MULTILINE)
 _BODY = re.compile(r"^static (?:inline )?([^;{}]*?\))\s*\n\{.*?^\}\n", re.DOTALL | re.MULTILINE)
 
 
