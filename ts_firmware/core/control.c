@@ -121,6 +121,10 @@ void control_cancel_all(struct fw *fw, struct context *context, uint16_t status)
                 task->ancestor_context = (uint16_t)context->id;
             }
             task->blocks = task->started;
+            if (task->running == 0) { /* between two blocks: no core will end it */
+                task->state = TASK_RETIRING;
+                fw->retire = heap_push(fw, fw->retire, task_ref(context, slot), HEAP_BY_TICKET);
+            }
         } else {
             control_cancel(fw, context, slot, status);
         }
@@ -208,7 +212,7 @@ static void carry_out(struct fw *fw, struct context *context,
 void control_request(struct fw *fw, struct context *context)
 {
     struct tsemu_control_page *page = context_page(fw, context);
-    struct tsemu_control_message request;
+    _Alignas(8) struct tsemu_control_message request; /* the CRC is taken by words of 8 bytes */
     tsemu_entry_copy(&request, &page->request);
     uint32_t fault = fault_of(context, &request);
     if (fault == TSEMU_CONTROL_STATUS_OK && context->control_done &&
@@ -216,7 +220,7 @@ void control_request(struct fw *fw, struct context *context)
         tsemu_entry_copy(&page->reply, &context->reply);
         return;
     }
-    struct tsemu_control_message reply = {
+    _Alignas(8) struct tsemu_control_message reply = {
         .magic = TSEMU_CONTROL_MAGIC,
         .major = TSEMU_ABI_MAJOR,
         .minor = TSEMU_ABI_MINOR,

@@ -211,7 +211,7 @@ static bool take_extension(struct fw *fw, struct context *context, uint32_t posi
                            struct complaint *complaint)
 {
     uint8_t *window = fw->hal->window[context->id];
-    struct tsemu_extension extension;
+    _Alignas(8) struct tsemu_extension extension; /* the CRC is taken by words of 8 bytes */
     tsemu_entry_copy(&extension, (struct tsemu_extension *)(window + context->sq_offset) +
                                      tsemu_ring_index(position, context->sq_entries));
     uint32_t crc = hal_crc32c_entry(&extension, EXTENSION_CRC_OFFSET);
