@@ -37,8 +37,7 @@ static bool take_input(struct fw *fw, struct context *context)
     if (context->parked)
         complete_unpark(fw, context);
     submit_take(fw, context);
-    return context->posted && (!context->blocked || context->errored) &&
-           wait_answer_met(fw, context);
+    return context->posted && wait_answer_met(fw, context);
 }
 
 void firmware_panic(struct fw *fw, const char *reason)
