@@ -204,9 +204,8 @@ static void close_politely(struct tsemu_context *c)
     driver_operation operation = {0};
     int code;
     tsemu_store_release(&c->page->closing, 1);
-    c->pending = 0; /* nobody looks at callbacks any more */
     do {
-        c->callbacks.count = 0;
+        c->callbacks.count = 0; /* nobody runs them any more */
         uint64_t slice = wall_ns() + SLICE_NS;
         code = control_locked(c, TSEMU_CONTROL_KIND_CLOSE, nothing, &reply, &operation,
                               slice < end ? slice : end);

@@ -177,14 +177,9 @@ static int begin(struct tsemu_context *c, uint16_t kind, const uint32_t *argumen
     if (code)
         return code;
     wait_reap(c);
-    while (c->control_busy) {
-        if (wall_ns() >= until)
-            return TSEMU_AGAIN;
-        block_for_threads(c, until);
-        if ((code = attend(c)))
+    while (c->control_busy)
+        if ((code = wait_for_record(c, until)))
             return code;
-        wait_reap(c);
-    }
     c->control_busy = true;
     operation->control = 1;
     operation->stream = c->submitted;

@@ -277,6 +277,7 @@ int wait_post(struct tsemu_context *c, const struct driver_wait *wait, uint32_t 
 int wait_collect(struct tsemu_context *c, driver_operation *operation, uint64_t until, bool poll,
                  uint32_t *reason);
 void wait_reap(struct tsemu_context *c);
+int wait_for_record(struct tsemu_context *c, uint64_t until);
 int wait_locked(struct tsemu_context *c, const struct driver_wait *wait,
                 driver_operation *operation, bool poll);
 /* Give up an operation; nothing when it has not started. */

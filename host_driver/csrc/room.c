@@ -334,9 +334,7 @@ int room_try(struct tsemu_context *c, const struct room *room)
 {
     if (thread_record(c)->in_callback)
         return callback_room(c, room);
-    if (c->launcher || c->consumed != c->answered) {
-        if (c->launcher || tsemu_after(c->answered, c->consumed))
-            return TSEMU_AGAIN;
-    }
+    if (c->launcher || tsemu_after(c->answered, c->consumed))
+        return TSEMU_AGAIN;
     return look(c, room, NULL, 0);
 }

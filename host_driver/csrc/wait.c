@@ -11,18 +11,34 @@ static uint32_t stage_of(const driver_operation *operation)
     return operation->stage & 0xFFu;
 }
 
+/* Waits until a record may have become free: an abandoned one is answered, or a thread is done. */
+int wait_for_record(struct tsemu_context *c, uint64_t until)
+{
+    if (wall_ns() >= until)
+        return TSEMU_AGAIN;
+    int code = TSEMU_OK;
+    if (c->wait_abandoned) {
+        uint32_t index = (uint32_t)__builtin_ctz(c->wait_abandoned);
+        struct condition condition = {.kind = FOR_ANSWER, .index = index,
+                                      .sequence = c->page->waits[index].sequence};
+        code = block_until(c, &condition, until);
+    } else {
+        block_for_threads(c, until);
+        code = attend(c);
+    }
+    if (!code)
+        wait_reap(c);
+    return code;
+}
+
 int wait_post(struct tsemu_context *c, const struct driver_wait *wait, uint32_t flags,
               driver_operation *operation, uint64_t until)
 {
     wait_reap(c);
     while (c->wait_busy == (1u << TSEMU_MAX_WAITS) - 1u) {
-        if (wall_ns() >= until)
-            return TSEMU_AGAIN;
-        block_for_threads(c, until);
-        int code = attend(c);
+        int code = wait_for_record(c, until);
         if (code)
             return code;
-        wait_reap(c);
     }
     struct thread_record *me = thread_record(c);
     thread_waits(c, me);

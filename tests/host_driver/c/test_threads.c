@@ -2,6 +2,7 @@
  * interrupts, a device that dies. */
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -102,8 +103,8 @@ static void a_device_that_sleeps_is_woken(void)
     struct remote *remote = remote_open(usual);
     for (int i = 0; i < 300; i++) {
         tsemu_task task = {0};
-        if (i % 100 == 50)
-            poll(NULL, 0, 5); /* let it fall asleep */
+        while (i % 10 == 5 && !tsemu_load_relaxed(&remote->f->page->device_sleeps))
+            sched_yield(); /* it falls asleep */
         fake_launch(remote->f, &task, NULL, 0);
         CHECK(tsemu_wait(remote->f->context, &task, TSEMU_NO_LIMIT) == TSEMU_OK);
     }
@@ -199,17 +200,18 @@ static void *wait_for_ever(void *argument)
     return NULL;
 }
 
-/* Threads in waits, in a stream's limit and in a pipe wait: all learn that the device is gone. */
-static void a_device_that_dies_hangs_nobody(void)
+static void die(uint32_t stream_limit)
 {
-    struct remote *remote = remote_open((struct fake_options){8, 4, 8, 8, 4, 3, 0});
+    struct remote *remote = remote_open((struct fake_options){8, 4, 8, 8, 4, stream_limit, 0});
     remote->f->script = hold_back;
     struct worker workers[20];
     for (int i = 0; i < 20; i++) {
         workers[i] = (struct worker){.f = remote->f};
         CHECK(pthread_create(&workers[i].thread, NULL, wait_for_ever, &workers[i]) == 0);
     }
-    poll(NULL, 0, 100);
+    while (!tsemu_load_relaxed(&remote->f->page->host_sleeps) ||
+           (stream_limit > 8 && !tsemu_load_relaxed(&remote->f->page->pipe_kind)))
+        sched_yield();
     remote_stop(remote);
     close(remote->link[1]);
     remote->link[1] = dup(0);
@@ -221,6 +223,13 @@ static void a_device_that_dies_hangs_nobody(void)
     CHECK(tsemu_synchronize(remote->f->context, TSEMU_ALL_STREAMS, 0) == TSEMU_E_DEVICE_LOST);
     fake_close(remote->f);
     remote_free(remote);
+}
+
+/* Threads in waits, at their stream's limit and in a pipe wait: all learn that it is gone. */
+static void a_device_that_dies_hangs_nobody(void)
+{
+    die(3);
+    die(16);
 }
 
 static uint32_t held_stream;
@@ -261,7 +270,7 @@ static void a_thread_at_its_stream_limit_blocks_nobody(void)
     remote->f->script = slow_stream_script;
     CHECK(pthread_create(&blocked.thread, NULL, fill_stream, &blocked) == 0);
     while (driver_stream_outstanding(remote->f->context, blocked.stream) < 4)
-        poll(NULL, 0, 1);
+        sched_yield();
     for (int i = 0; i < 500; i++) {
         tsemu_task task = {0};
         fake_launch(remote->f, &task, NULL, 0);
