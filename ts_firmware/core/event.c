@@ -1,6 +1,7 @@
 /* Events as timelines: records of one event end in order, each raises the value reached; a wait
- * pends until its value is reached. A failed record poisons its value, as long as its slot is not
- * used again (after that the driver knows, and submits waits for it poisoned). */
+ * pends until its value is reached. A failed record poisons its value: waits that are in the
+ * scoreboard are told when it ends, later ones find it as long as its slot is not used again (after
+ * that the driver knows, and submits them poisoned). */
 #include "state.h"
 
 void event_admit_record(struct context *context, uint32_t slot)
@@ -64,8 +65,6 @@ bool event_try_wait(struct fw *fw, struct context *context, uint32_t slot)
 {
     struct task *task = context_task(context, slot);
     struct event *event = context_event(context, task->u.event.event);
-    if (task->u.event.value == 0)
-        task->u.event.value = event->admitted ? event->admitted : 1;
     if (!tsemu_reached(event->reached, task->u.event.value)) {
         task->state = TASK_PENDING;
         task->start = fw->hal->now;
@@ -75,12 +74,10 @@ bool event_try_wait(struct fw *fw, struct context *context, uint32_t slot)
         timer_insert(fw, TIMER_EVENTS, task_ref(context, slot), fw->hal->now + limit);
         return false;
     }
-    const struct task *record =
-        event_failed_record(context, task->u.event.event, task->u.event.value);
-    if (record) {
+    if (task->u.event.failed_ticket) {
         task->status = TSEMU_STATUS_DEP_ABORTED;
-        task->ancestor = record->ancestor;
-        task->ancestor_context = record->ancestor_context;
+        task->ancestor = task->u.event.failed_ticket;
+        task->ancestor_context = (uint16_t)task->u.event.failed_context;
     }
     return true;
 }
@@ -93,6 +90,21 @@ void event_forget_waiter(struct fw *fw, struct context *context, uint32_t slot)
         link = &context_task(context, *link)->event_next;
     *link = task->event_next;
     timer_remove(fw, TIMER_EVENTS, task_ref(context, slot));
+}
+
+/* Waits for its value that have edges open: they abort once those are closed, when the slot of the
+ * record may have been used again. */
+static void tell_waits(struct context *context, const struct task *record)
+{
+    for (uint32_t slot = 0; slot < context->slots; slot++) {
+        struct task *task = context_task(context, slot);
+        if ((task->state != TASK_WAITING && task->state != TASK_RETIRING) ||
+            task->opcode != TSEMU_OPCODE_EVENT_WAIT || task->u.event.event != record->u.event.event ||
+            task->u.event.value != record->u.event.value)
+            continue;
+        task->u.event.failed_ticket = record->ancestor;
+        task->u.event.failed_context = record->ancestor_context;
+    }
 }
 
 /* A record has ended (well or not): the event has reached its value. Called before successors of
@@ -110,6 +122,7 @@ void event_record_ended(struct fw *fw, struct context *context, uint32_t slot)
     if (record->status != TSEMU_STATUS_OK) {
         record->event_next = event->poisoned;
         event->poisoned = (uint16_t)slot;
+        tell_waits(context, record);
     }
     uint16_t waiting = event->waiters;
     while (waiting != NO_SLOT) {

@@ -24,6 +24,7 @@ static void set_operands(const struct context *context, struct task *task)
     case TSEMU_OPCODE_EVENT_RESET:
         task->u.event.event = context->head.entry.event.event;
         task->u.event.value = context->head.entry.event.event_value;
+        task->u.event.failed_ticket = 0;
         break;
     default:
         break;

@@ -64,7 +64,15 @@ struct task {
             uint64_t destination, length;
         } copy;
         struct {
-            uint32_t event, value, next_ticket, previous_ticket;
+            uint32_t event, value;
+            union {          /* a record: its neighbours; a wait: why its value has failed */
+                struct {
+                    uint32_t next_ticket, previous_ticket;
+                };
+                struct {
+                    uint32_t failed_ticket, failed_context;
+                };
+            };
         } event;
     } u;
     uint32_t timer_next, timer_previous;

@@ -80,10 +80,10 @@ static bool check_address(const struct fw *fw, const struct context *context, ui
     return true;
 }
 
-static bool check_event(const struct fw *fw, const struct context *context,
+static bool check_event(const struct fw *fw, struct context *context,
                         struct complaint *complaint)
 {
-    const struct tsemu_sqe_event *sqe = &context->head.entry.event;
+    struct tsemu_sqe_event *sqe = &context->head.entry.event;
     bool poisoned = sqe->flags & TSEMU_SQE_FLAG_POISONED;
     if (sqe->event_context != context->id)
         return complain(complaint, TSEMU_REFUSAL_EVENT, sqe->event_context, context->id);
@@ -94,6 +94,8 @@ static bool check_event(const struct fw *fw, const struct context *context,
     uint32_t admitted = context_event(context, sqe->event)->admitted;
     if (sqe->opcode == TSEMU_OPCODE_EVENT_RECORD && sqe->event_value != admitted + 1u)
         return complain(complaint, TSEMU_REFUSAL_EVENT, sqe->event_value, admitted + 1u);
+    if (sqe->event_value == 0) /* a wait for the last value admitted, or else the first */
+        sqe->event_value = admitted ? admitted : 1u;
     return true;
 }
 
