@@ -1,14 +1,11 @@
 """Waiting for file descriptors: a callback per descriptor, over epoll.
 
-Doorbells are watched edge-triggered: a ring wakes the poller although nobody reads the eventfd,
-so no client can make the device block in a read.
+A doorbell is watched edge-triggered (`EDGE`): a ring wakes although nobody reads the eventfd, so no
+client can make the device block in a read.
 """
 
 import select
 from collections.abc import Callable
-
-SHORT_S = 0.01
-"""epoll sleeps whole milliseconds; below this, select's finer timer is used."""
 
 Callback = Callable[[int], None]
 """Called with the epoll events that are ready."""
@@ -24,6 +21,10 @@ class Poller:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._callbacks: dict[int, Callback] = {}
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when something is ready."""
+        return self._epoll.fileno()
 
     def watch(self, fd: int, events: int, callback: Callback) -> None:
         """Call `callback` when one of `events` is ready; a watched `fd` gets the new values."""
@@ -43,9 +44,6 @@ class Poller:
 
         Returns whether something was ready.
         """
-        if timeout_s and timeout_s < SHORT_S:
-            select.select([self._epoll], [], [], timeout_s)
-            timeout_s = 0
         ready = self._epoll.poll(timeout_s)
         for fd, events in ready:
             callback = self._callbacks.get(fd)  # may be gone: closed by a callback before

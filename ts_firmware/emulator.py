@@ -40,6 +40,7 @@ class Reason(IntEnum):
     HELD = 3
     TIMER = 4
     PANIC = 5
+    OUTSIDE = 6
 
 
 class DevicePanicError(RuntimeError):
@@ -126,10 +127,20 @@ class Emulator:
         Raises `DevicePanicError` when the firmware has stopped itself.
         """
         self._check_open()
-        reason = Reason(lib.device_run(self._device, slice_ns, spin_ns))
+        return self._checked(lib.device_run(self._device, slice_ns, spin_ns))
+
+    def serve(self, reason: int, serving: CData) -> Reason:
+        """Sleep and run by turns, as `device_serve` in `device.h` says.
+
+        Raises `DevicePanicError` when the firmware has stopped itself.
+        """
+        self._check_open()
+        return self._checked(lib.device_serve(self._device, reason, serving))
+
+    def _checked(self, reason: int) -> Reason:
         if reason == Reason.PANIC:
             raise DevicePanicError(_text(lib.device_panic_text(self._device)))
-        return reason
+        return Reason(reason)
 
     def create_context(
         self, name: str, options: Mapping[str, int], process: int, *, signalled: bool
@@ -274,12 +285,6 @@ class Emulator:
             for context in self._contexts.values()
         ]
         return observe.status(self._device, self.config, clients)
-
-    def wall_wait_ns(self) -> int:
-        """Return how long the loop may sleep after HELD or TIMER, in wall nanoseconds."""
-        counts = ffi.new("struct device_status *")
-        lib.device_status(self._device, counts)
-        return int(counts.wall_wait_ns)
 
     def info(self) -> dict[str, Any]:
         """Return what the device is (`SocConfig.describe`) and, as `status`, what it does now."""

@@ -2,10 +2,11 @@
 
 The loop is the one door into the model: messages, deaths of clients and stop requests are looked
 at between two calls of the device, never while it runs. It sleeps whenever the device has nothing
-to do; a doorbell, a message or a signal wakes it.
+to do; a doorbell, a message or a signal wakes it, and after a doorbell Python is not needed.
 """
 
 import json
+import select
 import signal
 import socket
 import time
@@ -19,13 +20,14 @@ from tsemu.mailbox.address import Listener
 from tsemu.mailbox.errors import RefusedError
 from tsemu.mailbox.link import Link, Opened, OpenRequest
 from tsemu.mailbox.poller import EDGE, READ, Poller
+from tsemu.ts_firmware._device import ffi
+from tsemu.ts_firmware.config import CData
 from tsemu.ts_firmware.contexts import named
 from tsemu.ts_firmware.emulator import SLICE_NS, Emulator, Reason
 
 POLL_EVERY_NS = 1_000_000
 """Sockets are looked at no more often than this while the device is busy, in wall time."""
-LONGEST_SLEEP_S = 3600.0
-"""epoll takes no longer times; the device says "for ever" with the largest 64-bit number."""
+FOR_EVER = 2**64 - 1
 DYING_POLL_S = 0.1
 """A sleep is no longer than this while a client's last blocks have not ended."""
 
@@ -50,6 +52,7 @@ class Server:
         listener = Listener(path)
         self.address = emulator.address = listener.address
         self._poller = Poller()
+        self._doorbells = select.epoll()
         self._link = Link(
             listener,
             self._poller,
@@ -96,21 +99,35 @@ class Server:
         self._woken.recv(4096)
 
     def serve(self) -> None:
-        """Run device and sockets until stopped. Raises `DevicePanicError`."""
-        polled_ns = 0
-        while not self._stopping:
-            reason = self._emulator.run(SLICE_NS, self._spin_ns if self._emulator.in_use else 0)
-            self._after_run()
-            now_ns = time.monotonic_ns()
-            if reason != Reason.SLICE:
-                self._poller.poll(self._sleep_s(reason))
-                polled_ns = time.monotonic_ns()
-            elif now_ns - polled_ns >= POLL_EVERY_NS:
-                self._link.expire()
-                self._poller.poll(0)
-                polled_ns = now_ns
+        """Run device and sockets until stopped. Raises `DevicePanicError`.
 
-    def _after_run(self) -> None:
+        While only doorbells ring, the loop runs in C (`device_serve`) and not here.
+        """
+        with_ = ffi.new("struct device_serving *")
+        with_.doorbells, with_.others = self._doorbells.fileno(), self._poller.fileno()
+        with_.slice_ns = SLICE_NS
+        reason, polled_ns = 0, 0
+        while not self._stopping:
+            self._prepare(with_)
+            reason = self._emulator.serve(reason, with_)
+            now_ns = time.monotonic_ns()
+            if reason == Reason.OUTSIDE or now_ns - polled_ns >= POLL_EVERY_NS:
+                self._poller.poll(0)
+                self._link.expire()
+                polled_ns = now_ns
+            if reason == Reason.OUTSIDE:
+                reason = 0  # what came in is for the device to look at
+            self._look_after()
+
+    def _prepare(self, with_: CData) -> None:
+        """Say how long nothing but doorbells is expected to happen."""
+        limits = [self._link.expire(), DYING_POLL_S if self._emulator.dying else None]
+        nearest = min((limit for limit in limits if limit is not None), default=None)
+        with_.limit_ns = FOR_EVER if nearest is None else int(nearest * 1e9)
+        with_.spin_ns = self._spin_ns if self._emulator.in_use else 0
+        with_.attend = bool(self._console or self._emulator.dying)
+
+    def _look_after(self) -> None:
         if self._emulator.dying:
             self._emulator.reap()
         self._link.retry()
@@ -119,21 +136,13 @@ class Server:
             if text:
                 self._console(text)
 
-    def _sleep_s(self, reason: Reason) -> float | None:
-        """How long nothing but a doorbell, a message or a signal is expected to happen."""
-        limits = [self._link.expire()]
-        if reason != Reason.IDLE:
-            limits.append(min(self._emulator.wall_wait_ns() / 1e9, LONGEST_SLEEP_S))
-        if self._emulator.dying:
-            limits.append(DYING_POLL_S)
-        return min((limit for limit in limits if limit is not None), default=None)
-
     def close(self) -> None:
         """Disconnect everybody and remove the socket. The emulator is left as it is."""
         if self._signals:
             signal.set_wakeup_fd(-1)
         self._link.close()
         self._poller.close()
+        self._doorbells.close()
         self._wakeup.close()
         self._woken.close()
 
@@ -155,14 +164,14 @@ class Server:
             if ends_soon:
                 return None
             raise
-        self._poller.watch(context.doorbell, EDGE, lambda _: None)  # waking up is all it does
+        self._doorbells.register(context.doorbell, EDGE)
         return Opened(context.number, (context.memory.fd, context.doorbell, context.interrupt))
 
     def closed(self, context: int) -> None:
         """Clean up after a client that is gone."""
         found = self._emulator.context(context)
         if found:
-            self._poller.forget(found.doorbell)
+            self._doorbells.unregister(found.doorbell)
             self._emulator.close_context(context)
 
     def info(self) -> bytes:

@@ -76,7 +76,17 @@ enum device_reason {
     DEVICE_IDLE = 2,    /* nothing to do until a client acts: sleep on the doorbells */
     DEVICE_HELD = 3,    /* a client holds the clock: sleep, but at most `wall_wait_ns` */
     DEVICE_TIMER = 4,   /* virtual time follows wall time: sleep at most `wall_wait_ns` */
-    DEVICE_PANIC = 5    /* the firmware found its own state damaged; `device_panic_text` */
+    DEVICE_PANIC = 5,   /* the firmware found its own state damaged; `device_panic_text` */
+    DEVICE_OUTSIDE = 6  /* device_serve only: something that the device does not know of */
+};
+
+/* What device_serve watches beside the device. */
+struct device_serving {
+    int doorbells;          /* epoll of the contexts' doorbells, edge-triggered */
+    int others;             /* epoll of everything else */
+    uint32_t attend;        /* 1: return after each run */
+    uint64_t limit_ns;      /* return after so much wall time at the latest */
+    uint64_t slice_ns, spin_ns;
 };
 
 struct device_status {
@@ -118,6 +128,10 @@ int device_context_gone(device *dev, int context);
  * IDLE, HELD or TIMER; on return with one of these the contexts' sleep flags are set, so that
  * doorbells ring the eventfd. */
 int device_run(device *dev, uint64_t slice_ns, uint64_t spin_ns);
+/* A process's loop: sleep after `reason` (0: not at all), run, and so on. Returns DEVICE_OUTSIDE
+ * when `others` is ready, the limit has passed or a signal has come, and else what device_run
+ * says when that is SLICE or PANIC or `attend` is set. */
+int device_serve(device *dev, int reason, const struct device_serving *with);
 /* Embedded: the host calls this instead of sleeping. Same as device_run without spinning or
  * flags; safe from several threads. `dev` is a `device *`. */
 int device_pump(void *dev, uint64_t slice_ns);
