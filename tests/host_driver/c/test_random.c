@@ -177,9 +177,125 @@ static void every_window(void)
     free(tasks);
 }
 
+/* A random program as the program file has it: tables, edges by index. */
+struct listing {
+    driver_program_task tasks[TASKS];
+    uint32_t edges[TASKS * 7];
+    uint32_t edge_count;
+};
+
+static void draw_listing(struct listing *listing, uint64_t seed)
+{
+    listing->edge_count = 0;
+    memset(listing->tasks, 0, sizeof listing->tasks);
+    state = seed;
+    for (uint32_t i = 0; i < TASKS; i++) {
+        driver_program_task *task = &listing->tasks[i];
+        uint32_t kind = draw(16), count = draw(2) ? draw(7) : 0;
+        *task = (driver_program_task){.opcode = TSEMU_OPCODE_KERNEL,
+                                      .stream = (uint16_t)draw(4),
+                                      .blocks = (uint16_t)(1 + draw(3)),
+                                      .cycles = draw(5000),
+                                      .user_tag = i,
+                                      .timeout_us = kind == 0 ? 1 : 0,
+                                      .edge_start = listing->edge_count,
+                                      .edge_count = (uint16_t)(i ? count : 0),
+                                      .event = i < 3 ? i : draw(3)};
+        if (kind == 1)
+            task->opcode = TSEMU_OPCODE_NOP;
+        if (kind == 2 || i < 3)
+            task->opcode = TSEMU_OPCODE_EVENT_RECORD;
+        if (kind == 3 && i >= 3)
+            task->opcode = TSEMU_OPCODE_EVENT_WAIT;
+        for (uint32_t e = 0; e < task->edge_count; e++) /* some reach far back */
+            listing->edges[listing->edge_count++] = i - 1 - draw(draw(9) && i > 40 ? 40 : i);
+    }
+}
+
+static void launch_listing(const struct shape *shape, const struct listing *listing,
+                           tsemu_task *tasks)
+{
+    struct session s = open_session(shape);
+    memset(tasks, 0, TASKS * sizeof *tasks);
+    for (uint32_t i = 0; i < TASKS; i++) {
+        const driver_program_task *task = &listing->tasks[i];
+        tsemu_task *after[7];
+        tsemu_launch_desc desc = {.opcode = task->opcode, .stream = s.streams[task->stream],
+                                  .blocks = task->blocks, .cycles = task->cycles,
+                                  .timeout_us = task->timeout_us,
+                                  .event = s.events[task->event], .user_tag = i};
+        for (uint32_t e = 0; e < task->edge_count; e++)
+            after[e] = &tasks[listing->edges[task->edge_start + e]];
+        CHECK(tsemu_launch(s.context, &desc, after, task->edge_count, &tasks[i]) == TSEMU_OK);
+    }
+    CHECK(tsemu_synchronize(s.context, TSEMU_ALL_STREAMS, TSEMU_NO_LIMIT) == TSEMU_OK);
+    close_session(&s);
+}
+
+static void compare_sink(driver_program *program, const struct tsemu_cqe *sink,
+                         const tsemu_task *tasks, uint32_t *order)
+{
+    uint32_t first, count;
+    while ((count = driver_program_drain(program, &first)))
+        for (const struct tsemu_cqe *cqe = sink + first; count; cqe++, count--) {
+            const tsemu_task *task = &tasks[cqe->user_tag];
+            CHECK(task->order == (*order)++ && task->status == cqe->status);
+            CHECK(task->start_ps == cqe->start_ps && task->end_ps == cqe->end_ps);
+            CHECK(task->ancestor == cqe->ancestor && task->core == cqe->core);
+        }
+}
+
+static void feed_listing(const struct shape *shape, const struct listing *listing,
+                         const tsemu_task *tasks)
+{
+    static const uint8_t classes[] = {0};
+    struct session s = open_session(shape);
+    struct tsemu_cqe *sink = calloc(shape->slots, sizeof *sink);
+    driver_program *program = driver_program_new(s.context, s.streams, 4, s.events, 3, classes, 1,
+                                                 sink, shape->slots);
+    driver_operation operation = {0};
+    uint32_t order = 0;
+    int code;
+    CHECK(program);
+    CHECK(driver_program_check(program, listing->tasks, TASKS, listing->edges,
+                               listing->edge_count, 0) == TSEMU_OK);
+    for (uint32_t from = 0; from < TASKS; from += 100) {
+        uint32_t position = 0;
+        while ((code = driver_program_feed(program, listing->tasks + from, 100, listing->edges,
+                                           listing->edge_count, &position, &operation))) {
+            CHECK(code == TSEMU_AGAIN);
+            compare_sink(program, sink, tasks, &order);
+        }
+    }
+    while ((code = driver_program_finish(program, TSEMU_NO_LIMIT, &operation)))
+        CHECK(code == TSEMU_AGAIN);
+    compare_sink(program, sink, tasks, &order);
+    CHECK(order == TASKS);
+    driver_program_free(program);
+    close_session(&s);
+    free(sink);
+}
+
+static void programs_end_as_single_launches_do(void)
+{
+    static const struct shape shapes[] = {
+        {16, 8, 16, 16, 8, 8}, {9, 8, 8, 16, 1, 8}, {200, 8, 64, 4, 100, 8}, {40, 8, 8, 64, 32, 8}};
+    struct listing *listing = calloc(1, sizeof *listing);
+    tsemu_task *tasks = calloc(TASKS, sizeof *tasks);
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        draw_listing(listing, seed);
+        launch_listing(&shapes[0], listing, tasks);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            feed_listing(&shapes[i], listing, tasks);
+    }
+    free(listing);
+    free(tasks);
+}
+
 int main(void)
 {
     RUN(results_depend_on_the_program_only);
     RUN(every_window);
+    RUN(programs_end_as_single_launches_do);
     return 0;
 }
