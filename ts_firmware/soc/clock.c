@@ -180,7 +180,7 @@ static struct verdict next_instant(struct device *dev, enum fw_result result)
         return cross_gap(dev);
     uint64_t next = dev->queue.heap[0].time;
     uint64_t deadline = fw_next_deadline(dev->fw);
-    if (deadline < next && deadline > dev->hal.now) /* one that has come waits for busy firmware */
+    if (deadline < next && result != FW_BUSY) /* busy firmware looks at limits when it is done */
         next = deadline;
     if (dev->config.clock_mode == TSEMU_CLOCK_MODE_PACED)
         return follow_wall(dev, next);
