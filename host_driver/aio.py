@@ -55,13 +55,15 @@ class Pump:
         self._seen: tuple[int, int] | None = None
         self._timer: asyncio.Handle | None = None
         self._fd = lib.handle_interrupt_fd(gate)
+        self._link = lib.handle_link_fd(gate)
+        self._thread = threading.get_ident()
         self._reading = False
         self._misses = 0
 
     async def task(self, task: Task) -> None:
         """Wait until a task is known to have ended."""
         future: asyncio.Future[None] = self._loop.create_future()
-        loop, thread = self._loop, threading.get_ident()
+        loop, thread = self._loop, self._thread
 
         def ended(_: Task) -> None:
             if threading.get_ident() == thread:
@@ -99,6 +101,11 @@ class Pump:
             self._rest()
         fields = {} if stream == 0xFFFF_FFFF else {"stream": stream}
         self._context.check(code, **fields)
+
+    def let_go(self) -> None:
+        """The descriptors are about to be closed: the loop must not look at them any more."""
+        if threading.get_ident() == self._thread:
+            self._stop()
 
     def close(self, error: Exception) -> None:
         """The context is closed: everybody who waits gets `error`."""
@@ -178,6 +185,7 @@ class Pump:
         if self._fd >= 0:
             if not self._reading:
                 self._loop.add_reader(self._fd, self._interrupt)
+                self._loop.add_reader(self._link, self._lost)
                 self._reading = True
             self._schedule(self._loop.call_later, LOOK_AGAIN_S, self._poll)
         elif self._misses < EMBEDDED_EAGER:
@@ -190,9 +198,19 @@ class Pump:
             self._timer.cancel()
         self._poll()
 
+    def _lost(self) -> None:
+        """The device has closed the connection: a step that may sleep finds that out at once."""
+        operation = ffi.new("driver_operation *")
+        code = int(lib.handle_wait_step(self._gate, self._next_wait, operation))
+        if code < 0:
+            self._fail(self._context.error(code))
+        else:
+            lib.handle_abandon(self._gate, operation)
+
     def _stop(self) -> None:
         if self._reading:
             self._loop.remove_reader(self._fd)
+            self._loop.remove_reader(self._link)
             self._reading = False
         if self._timer is not None:
             self._timer.cancel()

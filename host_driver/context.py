@@ -77,6 +77,8 @@ class Context(Session):
 
         Always returns; closing twice is no error. Other threads' calls end with `ClosedError`.
         """
+        for pump in list(self._pumps.values()):
+            pump.let_go()
         if not self.shut():
             return
         for pump in list(self._pumps.values()):

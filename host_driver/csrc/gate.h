@@ -254,6 +254,17 @@ static int handle_interrupt_fd(struct handle_gate *gate)
     return fd;
 }
 
+/* The socket, which becomes readable when the device is gone; -1: embedded, or closed. */
+static int handle_link_fd(struct handle_gate *gate)
+{
+    tsemu_context *context = handle_enter(gate);
+    if (context == NULL)
+        return -1;
+    int fd = driver_link_fd(context);
+    handle_leave(gate);
+    return fd;
+}
+
 /* The caller has taken the context out of the gate, and nobody is inside. */
 static void handle_close(uintptr_t context)
 {

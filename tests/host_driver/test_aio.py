@@ -4,7 +4,14 @@ import asyncio
 
 import pytest
 
-from tsemu.host_driver import ClosedError, Device, DeviceTimeoutError, TaskTimeoutError
+from tsemu.host_driver import (
+    ClosedError,
+    Device,
+    DeviceLostError,
+    DeviceTimeoutError,
+    TaskResetError,
+    TaskTimeoutError,
+)
 
 
 def test_await_a_task(either):
@@ -110,6 +117,24 @@ def test_closing_ends_pending_awaits():
         device.close()
         with pytest.raises(ClosedError):
             await waiting
+
+    asyncio.run(main())
+
+
+def test_a_device_process_that_dies_ends_pending_awaits(serve):
+    async def main():
+        server = serve("--clock", "paced:0.000001")
+        with Device.open(server.address) as device:
+            task = device.default_stream.launch(cycles=1_000_000_000)
+            waiting = asyncio.ensure_future(_await(task))
+            everything = asyncio.ensure_future(device.synchronize_async())
+            for _ in range(5):
+                await asyncio.sleep(0)
+            server.process.kill()
+            with pytest.raises((DeviceLostError, TaskResetError)):
+                await waiting
+            with pytest.raises(DeviceLostError):
+                await everything
 
     asyncio.run(main())
 
