@@ -3,11 +3,13 @@
 import json
 import signal
 import sys
+from importlib import metadata
 from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
 
+from tsemu.descriptors.codes import ABI_MAJOR, ABI_MINOR
 from tsemu.mailbox import address
 from tsemu.mailbox.errors import MailboxError
 from tsemu.ts_firmware.config import PRESETS, SocConfig, load, preset_names
@@ -56,6 +58,24 @@ Assignments = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document per line.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        _print(f"tsemu {metadata.version('tsemu')}, protocol {ABI_MAJOR}.{ABI_MINOR}")
+        raise typer.Exit
+
+
+@app.callback()
+def tsemu(
+    version: Annotated[  # its callback does the work
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Options that come before the command."""
 
 
 @app.command(epilog=RUN_EPILOG)

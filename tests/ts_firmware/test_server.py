@@ -9,12 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from tsemu.descriptors.codes import Answer, ContextState, ControlKind, ControlStatus, Status
 from tsemu.mailbox import control
+from tsemu.ts_firmware.emulator import Emulator
+from tsemu.ts_firmware.server import Server
 
 LIMIT_S = 30.0
 """Longest that anything may take before a test gives up; nothing is measured with it."""
@@ -241,6 +244,15 @@ def test_observers_do_not_move_time_while_a_client_holds(start, client):
     assert set(seen) == {0}
     one.raw.word("wait_posts").load()
     assert one.raw.wait() == Answer.MET
+
+
+def test_a_server_can_be_stopped_by_another_thread(short_dir):
+    with Emulator("edge-2") as emulator, Server(emulator, short_dir / "s") as server:
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        server.stop()
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()
 
 
 def test_the_console_goes_where_it_is_told(start, client, tmp_path):
