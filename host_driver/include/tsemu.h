@@ -117,24 +117,51 @@ typedef struct tsemu_batch {
     int block;                   /* 0: QUEUE_FULL instead of waiting for room */
 } tsemu_batch;
 
+/* Open a context on the device process at `address` ("unix:PATH"). `name` says who the client is and
+ * has to be the only one of its kind (empty or NULL: the device chooses); `options` NULL: defaults.
+ * ADDRESS: nobody listens there, or the path is too long. INVALID: an option is out of range.
+ * NAME_IN_USE, NO_RESOURCE: the device says so. PROTOCOL: versions differ, or it is no device.
+ * A device that does not move for TSEMU_GUARD_SECONDS of wall time (environment, default 600, 0: no
+ * limit) while a call waits counts as lost. */
 int tsemu_open(const char *address, const char *name, const tsemu_options *options,
                tsemu_context **context);
+/* Cancel what has not started, wait a bounded wall time for what runs, free everything. Handles that
+ * are still pending end CANCELLED. No other call of this context may be running or follow. */
 void tsemu_close(tsemu_context *context);
+/* What the device has written about the context: limits, alignment, class table. Read only. */
 const struct tsemu_control_page *tsemu_page(const tsemu_context *context);
+/* Index of an engine class by name, or INVALID. */
 int tsemu_engine_class(const tsemu_context *context, const char *name);
+/* `limit`: tasks that it may hold before a launch waits; 0: the device's default. NO_RESOURCE: no
+ * stream is left. Stream 0 always exists and is out of order. */
 int tsemu_stream_create(tsemu_context *context, int in_order, uint32_t limit, uint16_t *stream);
+/* BUSY: it still holds tasks (the error names one). */
 int tsemu_stream_destroy(tsemu_context *context, uint16_t stream);
 int tsemu_event_create(tsemu_context *context, uint32_t *event);
+/* BUSY: a task still uses it (the error names one). */
 int tsemu_event_destroy(tsemu_context *context, uint32_t event);
+/* A buffer of `size` bytes in the host heap or the device heap, aligned as the device says;
+ * `address` is what tasks use. NO_RESOURCE: no piece of that size is free. */
 int tsemu_buffer_alloc(tsemu_context *context, int on_device, uint64_t size, uint64_t *address);
 int tsemu_buffer_free(tsemu_context *context, uint64_t address);
+/* The host's view of [address, address + size), or NULL when it is not inside a heap. */
 void *tsemu_buffer_pointer(tsemu_context *context, uint64_t address, uint64_t size);
+/* Launch one task after the tasks in `after` (at most 1024 different ones; those that have succeeded
+ * cost nothing). `task` NULL: nobody wants to know how it ends. Waits while the window or the stream
+ * is full. INVALID: the description cannot be accepted, nothing has changed. NO_RESOURCE: it can
+ * never go on, because all that it waits for waits itself. */
 int tsemu_launch(tsemu_context *context, const tsemu_launch_desc *desc, tsemu_task *const *after,
                  uint32_t after_count, tsemu_task *task);
 int tsemu_submit_batch(tsemu_context *context, const tsemu_batch *batch);
+/* Wait for one task. FAILED: it has ended without success (look at the handle). TIMEOUT: it has not
+ * ended in `timeout_ps` of the device's time. */
 int tsemu_wait(tsemu_context *context, tsemu_task *task, uint64_t timeout_ps);
+/* Wait for all tasks launched so far, of one stream or of TSEMU_ALL_STREAMS, however they end. */
 int tsemu_synchronize(tsemu_context *context, uint32_t stream, uint64_t timeout_ps);
+/* The next completion of single tasks and batches, in order of completion. The first call turns
+ * keeping on: earlier completions are not among them. TIMEOUT: there was none in time. */
 int tsemu_next_completion(tsemu_context *context, struct tsemu_cqe *cqe, uint64_t timeout_ps);
+/* The error of this thread's last call that failed. */
 const tsemu_error *tsemu_last_error(void);
 
 #ifdef __cplusplus
