@@ -85,7 +85,7 @@ static void write_extensions(struct client *client, const struct record *task)
 {
     uint32_t done = TSEMU_INLINE_PREDECESSORS;
     for (uint32_t i = 1; i < task->entries; i++) {
-        struct tsemu_extension extension = {.kind = TSEMU_EXTENSION_KIND_PREDECESSORS};
+        _Alignas(8) struct tsemu_extension extension = {.kind = TSEMU_EXTENSION_KIND_PREDECESSORS};
         uint32_t position = task->position + i;
         uint32_t left = task->edge_count - done;
         extension.count = (uint16_t)(left < TSEMU_EXTENSION_SLOTS ? left : TSEMU_EXTENSION_SLOTS);
@@ -137,6 +137,12 @@ void client_publish(struct client *client)
 {
     if (client->harm != HARM_TAIL)
         tsemu_store_release(&client->page->sq_tail, client->tail);
+}
+
+bool client_may_damage(const struct client *client)
+{
+    return client->harm == HARM_NONE && !client->errored &&
+           (!client->refusals || client->page->sq_head != client->refused_at);
 }
 
 /* Spoil an entry that is written and not yet published. */
@@ -214,6 +220,7 @@ static void mend(struct client *client)
         tsemu_store_release(&client->page->sq_tail, client->tail);
     }
     client->refusals = page->refusal_sequence;
+    client->refused_at = page->sq_head;
     tsemu_store_release(&client->page->refusal_seen, client->refusals);
 }
 
@@ -240,7 +247,7 @@ bool client_post(struct client *client, uint32_t index, const struct answer *ask
 void client_post_request(struct client *client, uint32_t kind, uint32_t a, uint32_t b)
 {
     struct answer asked = {.kind = TSEMU_WAIT_KIND_CONTROL, .deadline = FOREVER};
-    client->request = (struct tsemu_control_message){
+    _Alignas(8) struct tsemu_control_message message = {
         .magic = TSEMU_CONTROL_MAGIC,
         .major = TSEMU_ABI_MAJOR,
         .minor = TSEMU_ABI_MINOR,
@@ -248,7 +255,8 @@ void client_post_request(struct client *client, uint32_t kind, uint32_t a, uint3
         .token = ++client->token,
         .argument = {a, b},
     };
-    client->request.crc = tsemu_crc32c_entry(&client->request, MESSAGE_CRC);
+    message.crc = tsemu_crc32c_entry(&message, MESSAGE_CRC);
+    client->request = message;
     client->request_is_bad = client->request_is_repeat = false;
     client->page->request = client->request;
     client_post(client, CONTROL_WAIT, &asked);
@@ -269,7 +277,7 @@ void client_post_repeat(struct client *client)
 void client_post_bad_request(struct client *client)
 {
     struct answer asked = {.kind = TSEMU_WAIT_KIND_CONTROL, .deadline = FOREVER};
-    struct tsemu_control_message message = client->request;
+    _Alignas(8) struct tsemu_control_message message = client->request;
     uint8_t *bytes = (uint8_t *)&message;
     message.magic = TSEMU_CONTROL_MAGIC;
     message.token = ++client->token;
@@ -292,10 +300,23 @@ void client_post_bad_request(struct client *client)
     client_post(client, CONTROL_WAIT, &asked);
 }
 
-static void take_reply(struct client *client)
+/* The next task of the stream to be admitted no longer follows the one before it. */
+static void recovered(struct client *client, uint32_t stream, uint32_t sq_head)
+{
+    for (uint32_t ticket = 1; ticket <= client->submitted; ticket++) {
+        struct record *task = &client->tasks[ticket];
+        if (task->stream != stream || tsemu_after(sq_head, task->position))
+            continue;
+        task->recovered = true;
+        return;
+    }
+    client->streams[stream].recovered = true;
+}
+
+static void take_reply(struct client *client, uint32_t sq_head)
 {
     const struct tsemu_control_message *request = &client->request;
-    struct tsemu_control_message reply = client->page->reply;
+    _Alignas(8) struct tsemu_control_message reply = client->page->reply;
     if (reply.crc != tsemu_crc32c_entry(&reply, MESSAGE_CRC) || reply.token != request->token)
         fail(client, "reply does not belong to the request, or is damaged");
     client->reply = reply;
@@ -328,7 +349,7 @@ static void take_reply(struct client *client)
         break;
     case TSEMU_CONTROL_KIND_CANCEL: client->tasks[id].cancel = true; break;
     case TSEMU_CONTROL_KIND_STREAM_DESTROY: client->streams[id].used = false; break;
-    case TSEMU_CONTROL_KIND_STREAM_RECOVER: client->streams[id].recovered = true; break;
+    case TSEMU_CONTROL_KIND_STREAM_RECOVER: recovered(client, id, sq_head); break;
     case TSEMU_CONTROL_KIND_EVENT_CREATE:
         memset(&client->events[reply.argument[0]], 0, sizeof client->events[0]);
         client->events[reply.argument[0]].used = true;
@@ -348,7 +369,7 @@ static void take_answers(struct client *client)
         if (index == CONTROL_WAIT) {
             if (found->reason != TSEMU_ANSWER_MET)
                 fail(client, "control request is answered with reason %u", found->reason);
-            take_reply(client);
+            take_reply(client, found->sq_head);
         }
         if (client->answer_count == MAX_ANSWERS)
             continue;

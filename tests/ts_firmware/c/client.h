@@ -108,7 +108,7 @@ struct client {
     uint32_t token;
     bool request_is_bad, request_is_repeat;
     enum harm harm;
-    uint32_t harm_reason, harm_position, refusals;
+    uint32_t harm_reason, harm_position, refusals, refused_at;
     bool gives_up;                     /* does not mend: the context goes into error */
     bool errored, closed, vanished, finishing;
     uint64_t hash;
@@ -135,6 +135,9 @@ void client_post_request(struct client *client, uint32_t kind, uint32_t a, uint3
 void client_post_bad_request(struct client *client);
 /* The last request that was in order, once more: nothing may be done twice. */
 void client_post_repeat(struct client *client);
+/* Nothing is damaged, and an entry was admitted since the last refusal (three in a row are an error
+ * of the context). */
+bool client_may_damage(const struct client *client);
 void client_damage(struct client *client);
 void client_damage_tail(struct client *client);
 bool client_waits(const struct client *client);

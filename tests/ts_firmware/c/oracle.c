@@ -60,6 +60,13 @@ static const struct record *record_of(const struct client *client, const struct 
     return &client->tasks[event->record[task->event_value - 1u]];
 }
 
+static bool record_failed(const struct client *client, const struct record *task)
+{
+    const struct record *record = record_of(client, task);
+    return task->opcode == TSEMU_OPCODE_EVENT_WAIT && record && record->done &&
+           record->status != TSEMU_STATUS_OK;
+}
+
 static void check_event(const struct client *client, const struct record *task)
 {
     if (task->opcode == TSEMU_OPCODE_EVENT_RECORD && task->event_value > 1u) {
@@ -89,14 +96,15 @@ static void check_aborted(const struct client *client, const struct record *task
         return;
     if (task->poisoned) {
         ancestor = task->ancestor;
-    } else if (cause) {
-        ancestor = cause->found_ancestor;
     } else if (task->opcode == TSEMU_OPCODE_EVENT_WAIT && !task->event_value) {
         return; /* its value was chosen by the device */
-    } else if (task->opcode == TSEMU_OPCODE_EVENT_WAIT && record_of(client, task) &&
-               record_of(client, task)->done &&
-               record_of(client, task)->status != TSEMU_STATUS_OK) {
+    } else if (record_failed(client, task)) {
+        /* Whether the record counts from the start depends on when the wait was admitted. */
         ancestor = record_of(client, task)->found_ancestor;
+        if (cause && cause->found_ancestor == task->found_ancestor)
+            return;
+    } else if (cause) {
+        ancestor = cause->found_ancestor;
     } else {
         fail(client, "%u aborted although nothing that it depends on failed", task->ticket);
     }
@@ -232,7 +240,9 @@ static void check_answer(const struct client *client, const struct answer *answe
         if (answer->deadline == FOREVER || answer->now < answer->deadline)
             fail(client, "wait is answered TIMEOUT before its deadline");
         if (met && answer->kind == TSEMU_WAIT_KIND_ALL && answer->a == answer->submitted)
-            fail(client, "wait for everything is answered TIMEOUT although all has ended");
+            fail(client, "wait for all up to %u is answered TIMEOUT (%llu) at %llu although %u ended",
+                 answer->a, (unsigned long long)answer->deadline,
+                 (unsigned long long)answer->now, answer->completed);
         break;
     case TSEMU_ANSWER_STALLED:
         if (!(answer->flags & TSEMU_WAIT_FLAG_LAUNCH))

@@ -230,7 +230,7 @@ void program_submit(struct client *client, uint32_t most)
         client->closed || client->page->closing)
         return;
     for (; most; most--) {
-        bool damages = client->harm == HARM_NONE &&
+        bool damages = client_may_damage(client) &&
                        seeded_chance(client->random, client->gives_up ? 5 : 2);
         if (submit_one(client) && damages)
             client_damage(client);

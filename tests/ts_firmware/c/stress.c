@@ -16,7 +16,7 @@
 #define SLICE_NS 100000000u
 #define MANY_SLICES 300u
 #define SEED_SECONDS 5u
-#define MANY_TURNS 1000u
+#define MANY_TURNS 500u
 
 struct run {
     struct seeded random;
@@ -203,7 +203,7 @@ static void act(struct run *run, uint32_t index)
         program_control(client);
     else if (what < 900)
         program_pipe(client);
-    else if (what < 905 && client->harm == HARM_NONE && !client->errored)
+    else if (what < 905 && client_may_damage(client))
         client_damage_tail(client);
     else if (what == 999 && run->vanished < 4)
         vanish(run, index);
