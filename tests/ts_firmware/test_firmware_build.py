@@ -100,13 +100,15 @@ def test_the_core_includes_its_own_headers_the_abi_and_the_ring_only(root):
     own = {path.name for path in (root / "ts_firmware" / "core").glob("*.h")}
     files = [*core_files(root), *(root / "ts_firmware" / "core").glob("*.h")]
     for path in files:
-        for name in re.findall(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', path.read_text(), re.M):
+        for name in re.findall(
+            r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', path.read_text(), re.MULTILINE
+        ):
             assert name in own | HEADERS, f"{path.name} includes {name}"
 
 
 def test_the_core_has_no_floating_point(root, tmp_path):
     """Neither in the source, nor in what the compiler makes of it."""
-    without = re.compile(r"/\*.*?\*/|//[^\n]*|\"[^\"\n]*\"", re.S)
+    without = re.compile(r"/\*.*?\*/|//[^\n]*|\"[^\"\n]*\"", re.DOTALL)
     for path in [*core_files(root), *(root / "ts_firmware" / "core").glob("*.h")]:
         words = set(re.findall(r"\b\w+\b", without.sub(" ", path.read_text())))
         assert not words & {"float", "double", "_Complex"}, path.name
