@@ -135,8 +135,10 @@ uint64_t lockstep_hold(struct device *dev, uint64_t wall)
         dev->hold_posts = client.posts;
     }
     bool own_launch = client.waits;
-    if (!own_launch && !somebody_else_waits(dev, dev->holder))
+    if (!own_launch && !somebody_else_waits(dev, dev->holder)) {
+        dev->hold_since_ns = 0; /* its time runs from when somebody waits for it */
         return NEVER;
+    }
     uint64_t limit = own_launch ? LAUNCH_GRACE_NS : dev->config.hold_limit_ns;
     uint64_t held = wall - dev->hold_since_ns;
     if (held < limit)
