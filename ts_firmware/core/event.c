@@ -92,7 +92,7 @@ void event_forget_waiter(struct fw *fw, struct context *context, uint32_t slot)
     timer_remove(fw, TIMER_EVENTS, task_ref(context, slot));
 }
 
-/* Waits for its value that have edges open: they abort once those are closed, when the slot of the
+/* Waits for its value that cannot end yet: they abort when their edges are closed, and the slot of the
  * record may have been used again. */
 static void tell_waits(struct context *context, const struct task *record)
 {
