@@ -25,6 +25,7 @@ TARGETS = {
     "32 bit": ["cc", "-m32"],
     "cortex-m7": ["arm-none-eabi-gcc", "-mcpu=cortex-m7", "-mthumb"],
 }
+INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 HEADERS = {
     "stdarg.h",
     "stdatomic.h",

@@ -147,15 +147,19 @@ static uint32_t pick_priority(const struct fw *fw, const struct ready_class *rea
 {
     uint32_t best = (uint32_t)__builtin_ctz(ready->levels);
     uint32_t rest = ready->levels & (ready->levels - 1u);
-    if (best <= 1 || rest == 0 || fw->config.ageing == 0)
+    if (best == 0 || rest == 0 || fw->config.ageing == 0)
         return ready->level[best].first;
-    uint32_t best_level = aged_level(fw, fw_task(fw, ready->level[best].first));
+    const struct task *first = fw_task(fw, ready->level[best].first);
+    uint32_t best_level = aged_level(fw, first);
     for (; rest; rest &= rest - 1u) {
         uint32_t level = (uint32_t)__builtin_ctz(rest);
-        uint32_t aged = aged_level(fw, fw_task(fw, ready->level[level].first));
-        if (aged < best_level) {
+        const struct task *task = fw_task(fw, ready->level[level].first);
+        uint32_t aged = aged_level(fw, task);
+        /* Of one level, whoever is ready for longer: else level 1 would starve all that aged. */
+        if (aged < best_level || (aged == best_level && task->end < first->end)) {
             best = level;
             best_level = aged;
+            first = task;
         }
     }
     return ready->level[best].first;
