@@ -20,6 +20,7 @@ static bool copy_request(struct fw *fw, struct context *context, uint32_t index)
     wait->blocker = NIL;
     wait->started = false;
     context->posted |= (uint16_t)(1u << index);
+    fw->posted_waits++;
     return true;
 }
 
@@ -124,6 +125,7 @@ void wait_answer(struct fw *fw, struct context *context, uint32_t index, uint32_
     answer->argument = 0;
     answer->value = wait->b;
     context->posted &= (uint16_t)~(1u << index);
+    fw->posted_waits--;
     context->last_answer = fw->hal->now;
     tsemu_store_release(&answer->sequence, wait->sequence);
     complete_interrupt(fw, context);
@@ -140,10 +142,12 @@ static void start_deadline(struct fw *fw, struct wait *wait)
     if (wait->started)
         return;
     wait->started = true;
+    uint64_t now = fw->hal->now;
+    uint64_t limit = fw->config.wait_limit; /* no wait is endless */
     if (wait->flags & TSEMU_WAIT_FLAG_ABSOLUTE)
-        return;
-    uint64_t limit = fw->config.wait_limit;
-    wait->deadline = fw->hal->now + (wait->deadline < limit ? wait->deadline : limit);
+        wait->deadline = wait->deadline < now + limit ? wait->deadline : now + limit;
+    else
+        wait->deadline = now + (wait->deadline < limit ? wait->deadline : limit);
 }
 
 static bool judge(struct fw *fw, struct context *context, uint32_t index)
@@ -196,7 +200,7 @@ bool wait_expire(struct fw *fw, struct context *context)
 uint64_t wait_next_deadline(const struct fw *fw)
 {
     uint64_t next = FW_NEVER;
-    for (uint32_t i = 0; i < fw->context_count; i++) {
+    for (uint32_t i = 0; fw->posted_waits && i < fw->context_count; i++) {
         const struct context *context = fw_context(fw, fw->by_name[i]);
         for (uint32_t bits = context->posted; bits; bits &= bits - 1u) {
             const struct wait *wait = &context->waits[__builtin_ctz(bits)];

@@ -231,8 +231,8 @@ bool client_post(struct client *client, uint32_t index, const struct answer *ask
     if (wait->used)
         return false;
     *wait = (struct posted){true, client->page->answers[index].sequence + 1u, *asked};
-    wait->asked.submitted = client->submitted;
-    request->submitted = client->submitted;
+    wait->asked.submitted += client->submitted;
+    request->submitted = wait->asked.submitted;
     request->kind = asked->kind;
     request->flags = asked->flags;
     request->a = asked->a;
@@ -366,6 +366,8 @@ static void take_answers(struct client *client)
         if (!wait->used || tsemu_load_acquire(&found->sequence) != wait->sequence)
             continue;
         wait->used = false;
+        if (client->armed && tsemu_load_relaxed(&client->page->host_sleeps))
+            fail(client, "a wait is answered without an interrupt although the host sleeps");
         if (index == CONTROL_WAIT) {
             if (found->reason != TSEMU_ANSWER_MET)
                 fail(client, "control request is answered with reason %u", found->reason);
@@ -392,6 +394,13 @@ void client_tend(struct client *client)
         client->errored = true;
     }
     take_answers(client);
+    client->armed = false;
+}
+
+void client_arm(struct client *client)
+{
+    client->armed = true;
+    tsemu_store_relaxed(&client->page->host_sleeps, 1);
 }
 
 bool client_waits(const struct client *client)

@@ -50,6 +50,7 @@ struct record {
 
 struct answer {
     uint32_t kind, flags, a, b, submitted, next_completed;
+    bool garbage;            /* nothing is known about when it should be answered */
     uint32_t reason, completed;
     uint64_t now, deadline;
 };
@@ -110,7 +111,8 @@ struct client {
     enum harm harm;
     uint32_t harm_reason, harm_position, refusals, refused_at;
     bool gives_up;                     /* does not mend: the context goes into error */
-    bool errored, closed, vanished, finishing;
+    bool errored, closed, vanished;
+    bool armed;                        /* sleeps until the device raises its interrupt */
     uint64_t hash;
 };
 
@@ -140,6 +142,8 @@ void client_post_repeat(struct client *client);
 bool client_may_damage(const struct client *client);
 void client_damage(struct client *client);
 void client_damage_tail(struct client *client);
+/* Ask for the interrupt, as before sleeping. */
+void client_arm(struct client *client);
 bool client_waits(const struct client *client);
 uint64_t client_cell_address(const struct client *client, uint32_t cell);
 

@@ -238,6 +238,23 @@ void program_submit(struct client *client, uint32_t most)
     client_publish(client);
 }
 
+/* Every wait ends, whatever is in it. */
+static void post_garbage(struct client *client)
+{
+    struct seeded *random = client->random;
+    struct answer asked = {
+        .kind = seeded_below(random, 20),
+        .flags = seeded_below(random, 8),
+        .a = seeded_chance(random, 50) ? seeded_below(random, 100) : (uint32_t)seeded_next(random),
+        .b = seeded_chance(random, 50) ? seeded_below(random, 100) : (uint32_t)seeded_next(random),
+        .submitted = seeded_below(random, 3),
+        .deadline = seeded_next(random) >> seeded_below(random, 64),
+        .garbage = true,
+    };
+    if (asked.kind != TSEMU_WAIT_KIND_CONTROL)
+        client_post(client, seeded_below(random, 3), &asked);
+}
+
 void program_wait(struct client *client)
 {
     struct seeded *random = client->random;
@@ -247,7 +264,12 @@ void program_wait(struct client *client)
         asked.deadline = seeded_below(random, 20) * 500000ull;
     if (seeded_chance(random, 10)) {
         asked.flags = TSEMU_WAIT_FLAG_ABSOLUTE;
-        asked.deadline = seeded_below(random, 40) * 1000000ull;
+        asked.deadline = seeded_chance(random, 20) ? FOREVER
+                                                   : seeded_below(random, 40) * 1000000ull;
+    }
+    if (seeded_chance(random, 3)) {
+        post_garbage(client);
+        return;
     }
     asked.kind = seeded_between(random, TSEMU_WAIT_KIND_TASK, TSEMU_WAIT_KIND_EVENT);
     switch (asked.kind) {
