@@ -132,6 +132,8 @@ void fw_context_close(struct fw *fw, uint32_t id)
     if (context->closing)
         return;
     context->closing = 1;
+    for (uint32_t bits = context->posted; bits; bits &= bits - 1u)
+        fw->posted_waits--;
     context->posted = 0;
     context->blocked = 0;
     control_cancel_all(fw, context, TSEMU_STATUS_CANCELLED);

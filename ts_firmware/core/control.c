@@ -70,8 +70,10 @@ static void stream_recover(struct fw *fw, struct context *context, const uint32_
     struct stream *stream = stream_named(fw, context, argument[0]);
     if (!stream)
         reply_status(reply, TSEMU_CONTROL_STATUS_BAD_VALUE, 0, argument[0]);
-    else if (stream->last_ticket && stream_failed(context, stream))
+    else if (stream->last_ticket && stream_failed(context, stream)) {
+        reply->argument[1] = stream->last_ticket; /* the driver forgets this one, no other */
         stream->last_ticket = 0; /* the failure counts no more; what still runs keeps its order */
+    }
 }
 
 static void event_create(struct fw *fw, struct context *context,

@@ -78,7 +78,7 @@ static bool task_limits(struct fw *fw)
     if (timer_expire(fw))
         return true;
     bool changed = false;
-    for (uint32_t i = 0; i < fw->context_count; i++) {
+    for (uint32_t i = 0; fw->posted_waits && i < fw->context_count; i++) {
         struct context *context = fw_context(fw, fw->by_name[i]);
         if (context->posted && !context->closing)
             changed |= wait_expire(fw, context);

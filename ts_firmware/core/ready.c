@@ -177,20 +177,38 @@ uint32_t ready_pick(struct fw *fw, uint32_t engine_class)
     return pick_priority(fw, ready);
 }
 
+/* A task that will be dispatched soon: ask for its memory. */
+static void look_ahead(const struct fw *fw, uint32_t ref)
+{
+    if (ref == NIL)
+        return;
+    const struct task *task = fw_task(fw, ref);
+    __builtin_prefetch(task, 1);
+    __builtin_prefetch(&task->start, 1);
+}
+
 /* The head of a group leaves; the next task of the group goes to the end of the round. */
 static void leave_group(struct fw *fw, struct ready_class *ready, uint32_t ref, struct task *task)
 {
     struct context *context = fw_context(fw, ref >> 16);
     struct level *level = &ready->level[task->priority];
     uint32_t next = task->next;
+    if (next != NIL && level->first == level->last) { /* the only group stays where it is */
+        struct task *head = fw_task(fw, next);
+        group_replace(context, ref & 0xFFFFu, next & 0xFFFFu);
+        head->child = task->child;
+        head->group_next = NIL;
+        level->first = level->last = next;
+        look_ahead(fw, head->next);
+        return;
+    }
     round_remove(fw, level, ref, task);
     group_replace(context, ref & 0xFFFFu, next == NIL ? NO_SLOT : next & 0xFFFFu);
     if (next != NIL) {
         struct task *head = fw_task(fw, next);
         head->child = task->child;
         round_append(fw, level, next, head);
-        if (head->next != NIL)
-            __builtin_prefetch(fw_task(fw, head->next), 1);
+        look_ahead(fw, head->next);
     }
     if (level->first == NIL)
         ready->levels &= ~(1u << task->priority);

@@ -203,6 +203,7 @@ struct fw {
     uint32_t newly_first, newly_last;            /* became ready at this instant */
     bool newly_sorted;
     uint32_t retire;                             /* heap by ticket */
+    uint32_t posted_waits;                       /* of all contexts */
     uint32_t timer_events, timer_events_last;    /* pending event waits by deadline */
     uint32_t timer_blocks, timer_blocks_last;    /* running tasks with a timeout by deadline */
     struct ready_class ready[TSEMU_MAX_CLASSES];
@@ -272,7 +273,7 @@ static inline bool task_incomplete(const struct task *task)
 }
 
 /* kernel.c: the firmware's own state is damaged; it stops at its next step */
-void firmware_panic(struct fw *fw, const char *reason);
+__attribute__((cold)) void firmware_panic(struct fw *fw, const char *reason);
 /* submit.c */
 bool submit_take(struct fw *fw, struct context *context);
 /* scoreboard.c */
@@ -331,6 +332,6 @@ void control_request(struct fw *fw, struct context *context);
 void control_cancel_all(struct fw *fw, struct context *context, uint16_t status);
 void control_cancel(struct fw *fw, struct context *context, uint32_t slot, uint16_t status);
 /* console.c */
-void console_log(struct fw *fw, const char *format, ...);
+__attribute__((cold)) void console_log(struct fw *fw, const char *format, ...);
 
 #endif

@@ -2,7 +2,8 @@
  * window, the edge nodes and the host's cost allow. */
 #include "state.h"
 
-#define FETCH_AHEAD 4u /* entries: the host's core wrote them, so the first read is slow */
+#define FETCH_AHEAD 6u /* entries: the host's core wrote them, so the first read is slow */
+#define SLOT_AHEAD 3u  /* entries whose slot is touched in advance */
 #define SQE_CRC_OFFSET 12u
 #define EXTENSION_CRC_OFFSET 8u
 #define UNSUPPORTED_FLAGS                                                                        \
@@ -15,7 +16,7 @@ struct complaint {
     uint64_t value, expected;
 };
 
-static bool complain(struct complaint *complaint, uint32_t reason, uint64_t value,
+__attribute__((cold, noinline)) static bool complain(struct complaint *complaint, uint32_t reason, uint64_t value,
                      uint64_t expected)
 {
     complaint->reason = reason;
@@ -24,7 +25,7 @@ static bool complain(struct complaint *complaint, uint32_t reason, uint64_t valu
     return false;
 }
 
-static void refuse(struct fw *fw, struct context *context, const struct complaint *complaint)
+__attribute__((cold, noinline)) static void refuse(struct fw *fw, struct context *context, const struct complaint *complaint)
 {
     struct tsemu_control_page *page = context_page(fw, context);
     context->refused = true;
@@ -261,6 +262,22 @@ static bool take_predecessors(struct fw *fw, struct context *context, struct com
     return true;
 }
 
+/* Ask for memory that the next entries will need. Only a hint: what is read here is not believed. */
+static void look_ahead(const struct context *context, const uint8_t *ring)
+{
+    uint32_t position = context->position;
+    __builtin_prefetch(ring + (size_t)TSEMU_ENTRY_BYTES *
+                                  tsemu_ring_index(position + FETCH_AHEAD, context->sq_entries));
+    const struct tsemu_sqe *sqe = (const struct tsemu_sqe *)ring +
+                                  tsemu_ring_index(position + SLOT_AHEAD, context->sq_entries);
+    uint32_t slot = *(const volatile uint16_t *)&sqe->slot;
+    if (slot < context->slots) {
+        const struct task *task = context_task(context, slot);
+        __builtin_prefetch(task, 1);
+        __builtin_prefetch(&task->start, 1);
+    }
+}
+
 static bool fetch(struct fw *fw, struct context *context)
 {
     struct head *head = &context->head;
@@ -269,9 +286,7 @@ static bool fetch(struct fw *fw, struct context *context)
     tsemu_entry_copy(&head->entry,
                      ring + (size_t)TSEMU_ENTRY_BYTES *
                                 tsemu_ring_index(context->position, context->sq_entries));
-    __builtin_prefetch(ring + (size_t)TSEMU_ENTRY_BYTES *
-                                  tsemu_ring_index(context->position + FETCH_AHEAD,
-                                                   context->sq_entries));
+    look_ahead(context, ring);
     if (!check_header(fw, context, &complaint) || !check_operands(fw, context, &complaint) ||
         !take_predecessors(fw, context, &complaint)) {
         refuse(fw, context, &complaint);
@@ -279,9 +294,6 @@ static bool fetch(struct fw *fw, struct context *context)
     }
     head->valid = true;
     head->cost_known = false;
-    const struct task *task = context_task(context, head->entry.sqe.slot);
-    __builtin_prefetch(task, 1);
-    __builtin_prefetch(&task->start, 1);
     return true;
 }
 
