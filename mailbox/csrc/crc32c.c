@@ -38,12 +38,11 @@ static uint32_t word_by_table(uint32_t crc, uint64_t word)
            table[2][(word >> 40) & 0xFF] ^ table[1][(word >> 48) & 0xFF] ^ table[0][word >> 56];
 }
 
-/* Word `i` of an entry, with the CRC field cleared. `keep` are the bits that stay in the word that
- * holds the field; loops over this are unrolled, so that no word goes through memory again. */
-static inline uint64_t entry_word(const entry_word_t *entry, unsigned i, unsigned offset,
-                                  uint64_t keep)
+/* Word `i` of an entry, with the CRC field cleared: it stands in word `at`, of which the bits
+ * `keep` stay. */
+static inline uint64_t entry_word(const entry_word_t *entry, unsigned i, unsigned at, uint64_t keep)
 {
-    return i == offset / 8 ? entry[i] & keep : entry[i];
+    return i == at ? entry[i] & keep : entry[i];
 }
 
 static inline uint64_t kept_bits(unsigned offset)
@@ -56,22 +55,39 @@ static uint32_t entry_by_table(const void *entry, unsigned offset)
     const uint64_t keep = kept_bits(offset);
     uint32_t crc = 0xFFFFFFFFu;
     for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        crc = word_by_table(crc, entry_word(entry, i, offset, keep));
+        crc = word_by_table(crc, entry_word(entry, i, offset / 8, keep));
     return ~crc;
 }
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 
+__attribute__((target("sse4.2"), always_inline)) static inline uint32_t
+entry_unrolled(const entry_word_t *entry, unsigned at, uint64_t keep)
+{
+    uint64_t crc = 0xFFFFFFFFu;
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < ENTRY_WORDS; i++)
+        crc = _mm_crc32_u64(crc, entry_word(entry, i, at, keep));
+    return ~(uint32_t)crc;
+}
+
+/* The words of the CRC fields of SQE and extension, of control message and of CQE each have their
+ * straight code. */
 __attribute__((target("sse4.2"))) static uint32_t entry_by_instruction(const void *entry,
                                                                        unsigned offset)
 {
     const uint64_t keep = kept_bits(offset);
-    uint64_t crc = 0xFFFFFFFFu;
-#pragma GCC unroll 8
-    for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        crc = _mm_crc32_u64(crc, entry_word(entry, i, offset, keep));
-    return ~(uint32_t)crc;
+    switch (offset / 8) {
+    case 1:
+        return entry_unrolled(entry, 1, keep);
+    case 2:
+        return entry_unrolled(entry, 2, keep);
+    case 5:
+        return entry_unrolled(entry, 5, keep);
+    default:
+        return entry_unrolled(entry, offset / 8, keep);
+    }
 }
 
 __attribute__((target("sse4.2"))) static uint32_t bytes_by_instruction(uint32_t crc,
@@ -100,7 +116,7 @@ static uint32_t entry_by_instruction(const void *entry, unsigned offset)
     const uint64_t keep = kept_bits(offset);
     uint32_t crc = 0xFFFFFFFFu;
     for (unsigned i = 0; i < ENTRY_WORDS; i++)
-        crc = __crc32cd(crc, entry_word(entry, i, offset, keep));
+        crc = __crc32cd(crc, entry_word(entry, i, offset / 8, keep));
     return ~crc;
 }
 
