@@ -107,7 +107,7 @@ static int refused(uint16_t kind, const uint32_t *argument,
 
 /* What the request has changed, in the driver's tables. */
 static int take_over(struct tsemu_context *c, uint16_t kind, const uint32_t *argument,
-                     const struct tsemu_control_message *reply, uint32_t submitted)
+                     const struct tsemu_control_message *reply)
 {
     uint32_t id = reply->argument[0];
     switch (kind) {
@@ -126,7 +126,8 @@ static int take_over(struct tsemu_context *c, uint16_t kind, const uint32_t *arg
     case TSEMU_CONTROL_KIND_STREAM_RECOVER: {
         struct stream *stream = &c->stream[argument[0]];
         c->first_failure[argument[0]].context = NULL;
-        if (stream->has_last && tsemu_reached(submitted, stream->last_ticket))
+        /* What the device keeps, such as a task that still runs, may fail later on. */
+        if (stream->has_last && stream->last_ticket == reply->argument[1])
             stream->has_last = stream->failed = false;
         return TSEMU_OK;
     }
@@ -147,7 +148,7 @@ static int take_over(struct tsemu_context *c, uint16_t kind, const uint32_t *arg
 }
 
 static int read_reply(struct tsemu_context *c, uint16_t kind, const uint32_t *argument,
-                      struct tsemu_control_message *reply, uint32_t submitted)
+                      struct tsemu_control_message *reply)
 {
     struct entry words;
     *reply = c->page->reply;
@@ -160,7 +161,7 @@ static int read_reply(struct tsemu_context *c, uint16_t kind, const uint32_t *ar
                            reply->token, c->token);
     if (reply->status != TSEMU_CONTROL_STATUS_OK)
         return refused(kind, argument, reply);
-    return take_over(c, kind, argument, reply, submitted);
+    return take_over(c, kind, argument, reply);
 }
 
 static int begin(struct tsemu_context *c, uint16_t kind, const uint32_t *argument,
@@ -182,7 +183,6 @@ static int begin(struct tsemu_context *c, uint16_t kind, const uint32_t *argumen
             return code;
     c->control_busy = true;
     operation->control = 1;
-    operation->stream = c->submitted;
     write_request(c, kind, argument);
     return TSEMU_OK;
 }
@@ -208,9 +208,8 @@ int control_locked(struct tsemu_context *c, uint16_t kind, const uint32_t argume
             return code;
         if (reason == TSEMU_ANSWER_NEXT || reason == TSEMU_ANSWER_CALL)
             continue; /* callbacks have run; the token makes the repeat harmless */
-        uint32_t submitted = operation->stream;
         if (reason == TSEMU_ANSWER_MET)
-            code = read_reply(c, kind, argument, reply, submitted);
+            code = read_reply(c, kind, argument, reply);
         else
             code = driver_fail(TSEMU_E_TIMEOUT, "control", kind, 0, "try again",
                                "the device did not carry out request %u", kind);

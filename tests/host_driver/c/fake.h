@@ -320,6 +320,8 @@ static inline void fake_control(struct fake *f)
         reply.argument[0] = f->next_stream++;
     } else if (request.kind == TSEMU_CONTROL_KIND_EVENT_CREATE) {
         reply.argument[0] = f->next_event++;
+    } else if (request.kind == TSEMU_CONTROL_KIND_STREAM_RECOVER) {
+        reply.argument[1] = f->control_value; /* the task that it forgets */
     }
     reply.crc = fake_crc(&reply, 20);
     f->page->reply = reply;

@@ -109,6 +109,7 @@ static void in_order_streams_are_an_implicit_predecessor(void)
     const uint32_t argument[10] = {stream};
     struct tsemu_control_message reply;
     driver_operation operation = {0};
+    f->control_value = 5;
     CHECK(driver_control_step(f->context, TSEMU_CONTROL_KIND_STREAM_RECOVER, argument, &reply,
                               &operation) == TSEMU_OK);
     CHECK(driver_stream_failure(f->context, stream, &failure) == 0);
