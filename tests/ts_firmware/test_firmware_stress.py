@@ -84,20 +84,3 @@ def test_random_programs(stress, build):
 @pytest.mark.parametrize("build", BUILDS)
 def test_many_random_programs(stress, build):
     run_seeds(stress(build), 1_000_001, NIGHTLY_SEEDS[build])
-
-
-# Seeds that found a fault, kept under the name of the fault.
-FOUND = {
-    "input behind a client that holds the clock made the pump loop for ever": 1,
-    "an entry that names its own slot as predecessor waited for itself": 3,
-    "a damaged control request took the place of the reply that is kept": 4,
-    "a task between two blocks never ended when its context went into error": 26,
-    "a wait was not answered while later entries were blocked": 55,
-    "a wait that was about to end overlooked that its record had failed": 51,
-    "a limit that was used up between two blocks hid all other limits": 6321,
-}
-
-
-@pytest.mark.parametrize("seed", FOUND.values(), ids=FOUND)
-def test_what_it_found(stress, seed):
-    run_seeds(stress("sanitized"), seed, 1)
