@@ -5,7 +5,12 @@ import pytest
 from tsemu.descriptors.checks import build_control
 from tsemu.descriptors.codes import NO_SLOT, Answer, ControlKind, Opcode, Status, WaitKind
 from tsemu.descriptors.control import CONTROL_PAGE
-from tsemu.host_driver import Device, DeviceTimeoutError, TaskTimeoutError
+from tsemu.host_driver import (
+    DependencyAbortedError,
+    Device,
+    DeviceTimeoutError,
+    TaskTimeoutError,
+)
 from tsemu.ts_firmware.emulator import Emulator, Reason
 
 US = 10**6
@@ -152,3 +157,18 @@ def test_a_wait_without_end_ends_at_the_limit_of_waits(connect):
     client.word("waits").store(sequence)
     client.word("wait_posts").store(client.word("wait_posts").load() + 1)
     assert client.answer(sequence) == Answer.TIMEOUT
+
+
+def test_a_wait_that_is_about_to_end_looks_at_its_record(device):
+    """Both were admitted at one instant; the wait succeeded although the record had failed."""
+    stream = device.create_stream(in_order=False)
+    failed = stream.launch(cycles=5000, timeout="1us")
+    with pytest.raises(TaskTimeoutError):
+        failed.wait()
+    event = device.event()
+    record = stream.record(event, after=[failed])
+    wait = stream.wait(event)
+    with pytest.raises(DependencyAbortedError):
+        wait.wait()
+    assert record.status == wait.status == Status.DEP_ABORTED
+    assert record.ancestor == wait.ancestor == failed.ticket
