@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tsemu.descriptors.codes import ControlKind, WaitKind
-from tsemu.host_driver._driver import ffi, lib
+from tsemu.host_driver._driver import lib
 from tsemu.host_driver.errors import ClosedError, InvalidError
 from tsemu.host_driver.units import limit
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from tsemu.host_driver.context import Context
     from tsemu.host_driver.task import Task
+
+LAST_LAUNCHED = 0
+"""Stands for the value that was launched last, alone or in a batch; the first if there is none."""
 
 
 class Event:
@@ -51,7 +54,7 @@ class Event:
         """Ask whether `wait` would return at once; if not, that costs 1 us of device time."""
         self._check_open()
         code = self.context.wait(
-            WaitKind.EVENT, self.number, self._value(), self.context.info.poll_cost_ps
+            WaitKind.EVENT, self.number, LAST_LAUNCHED, self.context.info.poll_cost_ps
         )
         self.context.check(0 if code == lib.TSEMU_E_TIMEOUT else code, field="event")
         return code == 0
@@ -94,16 +97,10 @@ class Event:
         if error is None:
             self.close()
 
-    def _value(self) -> int:
-        last = self._last
-        if last is None:
-            return 1
-        return int(ffi.cast("tsemu_task *", last.record).value)
-
     def _wait(self, timeout_ps: int) -> Task | None:
         self._check_open()
         last = self._last
-        code = self.context.wait(WaitKind.EVENT, self.number, self._value(), timeout_ps)
+        code = self.context.wait(WaitKind.EVENT, self.number, LAST_LAUNCHED, timeout_ps)
         self.context.check(code, field="event", value=self.number)
         return last
 

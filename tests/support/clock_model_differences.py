@@ -164,7 +164,8 @@ if bad:
             (
                 "if t is None or not t.done or t.status!=OK: c.last.pop(a,None)",
                 (
-                    "M[c.b+WC]=t.n if t is not None and (t.done or t.abort) else 0\n"
+                    "M[c.b+WC]=t.n if t is not None and (t.done or "
+                    "any(u.s==a and u.abort for u in c.inc.values())) else 0\n"
                     "            if M[c.b+WC]: c.last.pop(a,None)"
                 ),
             ),

@@ -55,13 +55,20 @@ static void stream_destroy(struct fw *fw, struct context *context, const uint32_
         stream->used = 0;
 }
 
-/* True when its last task has failed, or will certainly end without success. */
-static bool stream_failed(const struct context *context, const struct stream *stream)
+/* True when its last task has failed, or will certainly end without success: then one of those in
+ * front of it is known to end so. */
+static bool stream_failed(const struct context *context, uint32_t id)
 {
+    const struct stream *stream = context_stream(context, id);
     if (stream->last_status != NO_STATUS)
         return stream->last_status != TSEMU_STATUS_OK;
-    const struct task *last = context_task(context, stream->last_slot);
-    return last->status != NO_STATUS && last->status != TSEMU_STATUS_OK;
+    for (uint32_t slot = 0; slot < context->slots; slot++) {
+        const struct task *task = context_task(context, slot);
+        if (task_incomplete(task) && task->stream == id && task->status != NO_STATUS &&
+            task->status != TSEMU_STATUS_OK)
+            return true;
+    }
+    return false;
 }
 
 static void stream_recover(struct fw *fw, struct context *context, const uint32_t *argument,
@@ -70,7 +77,7 @@ static void stream_recover(struct fw *fw, struct context *context, const uint32_
     struct stream *stream = stream_named(fw, context, argument[0]);
     if (!stream)
         reply_status(reply, TSEMU_CONTROL_STATUS_BAD_VALUE, 0, argument[0]);
-    else if (stream->last_ticket && stream_failed(context, stream)) {
+    else if (stream->last_ticket && stream_failed(context, argument[0])) {
         reply->argument[1] = stream->last_ticket; /* the driver forgets this one, no other */
         stream->last_ticket = 0; /* the failure counts no more; what still runs keeps its order */
     }
