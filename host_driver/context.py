@@ -197,13 +197,14 @@ class Context(Session):
         Args:
             in_order: each task waits for the one before it; otherwise only edges order tasks.
             priority: 0 (highest) to 7, for tasks that name none.
-            limit: tasks that it may hold before a launch blocks; None is the context's default.
+            limit: tasks that it may hold before a launch blocks, up to the context's slots (as
+                many as slots: only the window blocks); None is the context's default.
             name: for messages.
 
         Raises `InvalidError` for a value out of range, `NoResourceError` when the device has no
         stream left.
         """
-        Stream.check(priority=priority, limit=limit, window=self.info.window)
+        Stream.check(priority=priority, limit=limit, slots=self.info.slots)
         flags = StreamFlag.IN_ORDER if in_order else 0
         code, reply = self.control(ControlKind.STREAM_CREATE, int(flags), limit or 0)
         self.check(code)

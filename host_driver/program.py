@@ -209,14 +209,15 @@ class _Owned:
     def __init__(self, context: Context, work: Program, stack: contextlib.ExitStack) -> None:
         self._context = context
         self._alignment = context.info.alignment
-        window = context.info.window
+        slots = context.info.slots
         self.stream_numbers: list[int] = []
         for described in work.streams:
-            most = window if described.limit == WINDOW_LIMIT else described.limit or None
+            # As many as there are slots is no limit: the window alone blocks, without a wait.
+            most = slots if described.limit == WINDOW_LIMIT else described.limit or None
             stream = context.create_stream(
                 in_order=described.in_order,
                 priority=described.priority,
-                limit=None if most is None else min(most, window),
+                limit=None if most is None else min(most, slots),
                 name=described.name,
             )
             stack.callback(_give_back, stream)

@@ -96,11 +96,11 @@ class Stream:
         return f"<Stream {self.number} {self.name!r}, {order}>"
 
     @staticmethod
-    def check(*, priority: int, limit: int | None, window: int) -> None:
+    def check(*, priority: int, limit: int | None, slots: int) -> None:
         """Check what a stream is made of; raises `InvalidError`."""
         in_range("priority", priority, 0, PRIORITY_LEVELS - 1)
         if limit is not None:
-            in_range("limit", limit, 1, window)
+            in_range("limit", limit, 1, slots)
 
     def launch(  # noqa: C901 - no call that can be avoided
         self,
