@@ -79,11 +79,28 @@ enum hal_settled hal_client_settled(struct hal *hal, const struct hal_client *cl
     return HAL_UNSETTLED;
 }
 
-/* Input stands still at the holder: has anything come that lets it go on? */
+/* The wait may not have been taken in yet: no input is, of clients whose names come later. */
+static bool somebody_else_waits(const struct device *dev, uint32_t holder)
+{
+    for (uint32_t id = 0; id < dev->config.max_contexts; id++) {
+        struct hal_client client;
+        if (id == holder || !dev->contexts[id].open)
+            continue;
+        fw_client(dev->fw, id, &client);
+        if (fw_client_waits(dev->fw, id) ||
+            tsemu_load_acquire(&page_of(dev, id)->wait_posts) != client.posts)
+            return true;
+    }
+    return false;
+}
+
+/* Input stands still at the holder: has anything come that lets it go on, or that starts the time
+ * for which it may keep the clock? */
 bool lockstep_holder_moved(const struct device *dev)
 {
     return !dev->contexts[dev->holder].open || fw_input_changed(dev->fw, dev->holder) ||
-           process_waits(dev, dev->holder);
+           process_waits(dev, dev->holder) ||
+           (!dev->hold_since_ns && somebody_else_waits(dev, dev->holder));
 }
 
 /* Only an idle gap is left: may the clock cross it? Every client that holds must wait. */
@@ -104,21 +121,6 @@ bool lockstep_gap_is_held(struct device *dev)
             continue;
         dev->holder = id;
         return true;
-    }
-    return false;
-}
-
-/* The wait may not have been taken in yet: no input is, of clients whose names come later. */
-static bool somebody_else_waits(const struct device *dev, uint32_t holder)
-{
-    for (uint32_t id = 0; id < dev->config.max_contexts; id++) {
-        struct hal_client client;
-        if (id == holder || !dev->contexts[id].open)
-            continue;
-        fw_client(dev->fw, id, &client);
-        if (fw_client_waits(dev->fw, id) ||
-            tsemu_load_acquire(&page_of(dev, id)->wait_posts) != client.posts)
-            return true;
     }
     return false;
 }
