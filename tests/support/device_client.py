@@ -1,8 +1,17 @@
-"""What a random program may call, on the real driver and device."""
+"""What a random program may call, on the real driver and device.
+
+As a program it is one client of a device process: configuration, address and client's number are
+JSON on stdin, completions and calls are JSON on stdout.
+"""
 
 import functools
+import json
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+
+from random_program import RandomProgram
 
 from tsemu.descriptors.codes import NO_SLOT, Opcode, Status, WaitKind
 from tsemu.host_driver import (
@@ -54,6 +63,7 @@ def options(config):
     """Options of a context like the model's."""
     return {
         "slots": config["W"], "window": config["V"], "sq_entries": config["Q"],
+        "cq_entries": config.get("CQ", 0),
         "batch": config["batch"], "stream_limit": config["SL"], "host_heap_mib": 1,
         "device_heap_mib": 1,
     }  # fmt: skip
@@ -212,7 +222,7 @@ class _Apart(Emulator):
         return super().create_context(name, options, own, signalled=signalled)
 
 
-def run(config, programs, policy="rank"):
+def run_embedded(config, programs, policy="rank"):
     """Run a program per client, each in a thread: completion log per client, log per client."""
     emulator = _Apart("edge-2", settings(config, policy))
     device = Device("emu:edge-2", functools.partial(open_context, emulator), emulator)
@@ -239,3 +249,43 @@ def run(config, programs, policy="rank"):
             with ThreadPoolExecutor(len(programs)) as pool:
                 list(pool.map(work, range(len(programs))))
     return found, logs
+
+
+def run_in_processes(config, tsemu, socket):
+    """Run the random program of each client in a process: as `run_embedded`, but made of lists."""
+    command = [tsemu, "run", "--soc", "edge-2", "--listen", socket]
+    for key, value in settings(config).items():
+        command += ["--set", f"{key}={value}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        server.stdout.readline()
+        clients = []
+        for number in range(config["nclients"]):
+            client = subprocess.Popen(
+                [sys.executable, __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            json.dump([config, f"unix:{socket}", number], client.stdin)
+            client.stdin.close()
+            clients.append(client)
+        results = []
+        for client in clients:
+            with client:
+                results.append(json.load(client.stdout))
+        server.terminate()
+    return [found for found, _ in results], [log for _, log in results]
+
+
+def main():
+    config, address, number = json.load(sys.stdin)
+    log = []
+    with Device.open(address, name=f"client-{number}", **options(config)) as device:
+        client = DeviceClient(device.context, config, log)
+        for _ in RandomProgram(config, number)(client):
+            raise AssertionError("calls of a device end at once")
+        json.dump([client.completions(), log], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

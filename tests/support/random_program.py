@@ -78,7 +78,7 @@ class RandomProgram:
         if last == 0 or self.draw.random() < 0.4:
             return []
         count = min(self.draw.choice([1, 1, 2, 2, 3, 5]), self.config["EN"], most)
-        reach = min(last, 3 * self.config["W"])
+        reach = min(last, self.config.get("reach") or 3 * self.config["W"])
         found = [max(1, last - self.draw.randrange(reach)) for _ in range(count)]
         return [ticket for ticket in found if ticket not in self.batched]
 

@@ -4,6 +4,8 @@ Random programs make the same calls on both: every completion (end, slot, stream
 core, ancestor) and every call's result and time have to be the same.
 """
 
+import json
+
 import device_client
 import model_of_clock
 import pytest
@@ -27,18 +29,21 @@ def first_difference(found, expected):
     return None
 
 
+def check(found, expected, about):
+    for what, ours, models in zip(("completions", "calls"), found, expected, strict=True):
+        for number, (one, other) in enumerate(zip(ours, models, strict=True)):
+            difference = first_difference(one, other)
+            assert difference is None, f"client {number}: {what} differ: {difference}, {about}"
+
+
+def programs_of(config):
+    return [RandomProgram(config, number) for number in range(config["nclients"])]
+
+
 def compare(seed, clients=1, **fixed):
     config = configuration(seed, clients, **fixed)
-    programs = [RandomProgram(config, number) for number in range(clients)]
-    expected = model_of_clock.run(config, programs)
-    programs = [RandomProgram(config, number) for number in range(clients)]
-    found = device_client.run(config, programs)
-    for what, ours, models in zip(("completions", "calls"), found, expected, strict=True):
-        for number in range(clients):
-            difference = first_difference(ours[number], models[number])
-            assert difference is None, (
-                f"seed {seed}, client {number} of {clients}: {what} differ: {difference}, {config}"
-            )
+    expected = model_of_clock.run(config, programs_of(config))
+    check(device_client.run_embedded(config, programs_of(config)), expected, config)
 
 
 def seeds(chunk, size=CHUNK):
@@ -80,6 +85,32 @@ def test_everything(chunk):
 def test_several_clients(chunk, clients):
     for seed in seeds(chunk):
         compare(seed, clients)
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_completion_ring_smaller_than_the_window(chunk):
+    for seed in seeds(chunk):
+        compare(seed, CQ=2 << seed % 3)
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3])
+def test_clients_in_processes(programs, short_dir, clients):
+    config = configuration(clients, clients)
+    expected = model_of_clock.run(config, programs_of(config))
+    found = device_client.run_in_processes(config, programs / "tsemu", f"{short_dir}/d")
+    check(found, json.loads(json.dumps(expected)), config)
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_spare_slots_change_no_completion(chunk):
+    """Programs without events and callbacks, in which it cannot change a call's success either."""
+    for seed in seeds(chunk):
+        config = configuration(seed, 1, mix={**PLAIN, "fail": 0.1, "ctl": 0.05}, reach=20)
+        logs = []
+        for slots in (config["V"] + config["batch"], 64):
+            (found,), _ = device_client.run_embedded({**config, "W": slots}, programs_of(config))
+            logs.append([(*entry[:2], *entry[3:]) for entry in found])  # all but the slot
+        assert first_difference(*logs) is None, config
 
 
 @pytest.mark.nightly
