@@ -172,3 +172,23 @@ def test_a_wait_that_is_about_to_end_looks_at_its_record(device):
         wait.wait()
     assert record.status == wait.status == Status.DEP_ABORTED
     assert record.ancestor == wait.ancestor == failed.ticket
+
+
+def test_a_second_recover_does_not_loosen_what_runs(device):
+    """A failure that the first recover had counted out counted again: the order was lost."""
+    others = device.create_stream(in_order=False)
+    event = device.event()
+    slow = others.launch(cycles=50_000, engine="aicpu")
+    others.record(event, after=[slow])
+    stream = device.create_stream()
+    failed = stream.record(event)  # cancelled, but it ends only after the record before it
+    assert failed.cancel()
+    stream.recover()
+    first = stream.launch(cycles=1000)
+    stream.recover()
+    second = stream.launch(cycles=1000, engine="aicpu")
+    others.synchronize()
+    second.wait()
+    assert failed.status == Status.CANCELLED
+    assert failed.end_ps > first.end_ps
+    assert second.start_ps >= first.end_ps

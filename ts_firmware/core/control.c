@@ -55,6 +55,18 @@ static void stream_destroy(struct fw *fw, struct context *context, const uint32_
         stream->used = 0;
 }
 
+/* True when `task` is followed in its stream by the task `ticket`, without a recover in between. */
+static bool leads_to(const struct context *context, const struct task *task, uint32_t ticket)
+{
+    while (task->ticket != ticket && task->stream_next != NO_SLOT) {
+        const struct task *next = context_task(context, task->stream_next);
+        if (next->ticket != task->stream_next_ticket)
+            return false;
+        task = next;
+    }
+    return task->ticket == ticket;
+}
+
 /* True when its last task has failed, or will certainly end without success: then one of those in
  * front of it is known to end so. */
 static bool stream_failed(const struct context *context, uint32_t id)
@@ -65,7 +77,7 @@ static bool stream_failed(const struct context *context, uint32_t id)
     for (uint32_t slot = 0; slot < context->slots; slot++) {
         const struct task *task = context_task(context, slot);
         if (task_incomplete(task) && task->stream == id && task->status != NO_STATUS &&
-            task->status != TSEMU_STATUS_OK)
+            task->status != TSEMU_STATUS_OK && leads_to(context, task, stream->last_ticket))
             return true;
     }
     return false;
