@@ -83,7 +83,8 @@ bool complete_unpark(struct fw *fw, struct context *context)
     bool moved = false;
     while (context->parked && has_room(fw, context)) {
         uint32_t slot = context->parked_first;
-        const struct task *task = context_task(context, slot);
+        struct task *task = context_task(context, slot);
+        task->state = TASK_ENDED;
         context->parked_first = task->next;
         context->parked--;
         write_cqe(fw, context, task, slot);
@@ -100,6 +101,7 @@ static void report(struct fw *fw, struct context *context, struct task *task, ui
         write_cqe(fw, context, task, slot);
         return;
     }
+    task->state = TASK_PARKED;
     task->next = NIL;
     if (context->parked)
         context_task(context, context->parked_last)->next = slot;

@@ -177,16 +177,6 @@ uint32_t ready_pick(struct fw *fw, uint32_t engine_class)
     return pick_priority(fw, ready);
 }
 
-/* A task that will be dispatched soon: ask for its memory. */
-static void look_ahead(const struct fw *fw, uint32_t ref)
-{
-    if (ref == NIL)
-        return;
-    const struct task *task = fw_task(fw, ref);
-    __builtin_prefetch(task, 1);
-    __builtin_prefetch(&task->start, 1);
-}
-
 /* The head of a group leaves; the next task of the group goes to the end of the round. */
 static void leave_group(struct fw *fw, struct ready_class *ready, uint32_t ref, struct task *task)
 {
@@ -199,7 +189,6 @@ static void leave_group(struct fw *fw, struct ready_class *ready, uint32_t ref, 
         head->child = task->child;
         head->group_next = NIL;
         level->first = level->last = next;
-        look_ahead(fw, head->next);
         return;
     }
     round_remove(fw, level, ref, task);
@@ -208,7 +197,6 @@ static void leave_group(struct fw *fw, struct ready_class *ready, uint32_t ref, 
         struct task *head = fw_task(fw, next);
         head->child = task->child;
         round_append(fw, level, next, head);
-        look_ahead(fw, head->next);
     }
     if (level->first == NIL)
         ready->levels &= ~(1u << task->priority);

@@ -105,7 +105,7 @@ static void find_failure(const struct context *context, const struct stream *str
     }
     for (uint32_t i = 0; i < head->predecessor_count; i++) {
         const struct task *task = context_task(context, head->predecessors[i]);
-        if (task->state == TASK_ENDED && task->status != TSEMU_STATUS_OK)
+        if (task_has_ended(task) && task->status != TSEMU_STATUS_OK)
             note_failure(failure, task->order, task->ancestor, task->ancestor_context);
     }
     if (stream->in_order && stream->last_ticket && stream->last_status != NO_STATUS &&

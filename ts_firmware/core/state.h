@@ -20,7 +20,8 @@ enum task_state {
     TASK_RUNNING,  /* at least one block started */
     TASK_PENDING,  /* event wait: edges satisfied, value not reached */
     TASK_RETIRING, /* ends without a core, in the retire heap */
-    TASK_ENDED     /* completion counted; the slot may be used again */
+    TASK_PARKED,   /* ended, but its completion has found no room in the ring yet */
+    TASK_ENDED     /* completion written; the slot may be used again */
 };
 
 /* One slot of the scoreboard: two cache lines, the first has what edges and queues touch. */
@@ -269,7 +270,12 @@ static inline void fw_charge(struct fw *fw, uint64_t cost)
 
 static inline bool task_incomplete(const struct task *task)
 {
-    return task->state != TASK_EMPTY && task->state != TASK_ENDED;
+    return task->state != TASK_EMPTY && task->state < TASK_PARKED;
+}
+
+static inline bool task_has_ended(const struct task *task)
+{
+    return task->state >= TASK_PARKED;
 }
 
 /* kernel.c: the firmware's own state is damaged; it stops at its next step */

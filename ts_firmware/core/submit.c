@@ -2,8 +2,6 @@
  * window, the edge nodes and the host's cost allow. */
 #include "state.h"
 
-#define FETCH_AHEAD 6u /* entries: the host's core wrote them, so the first read is slow */
-#define SLOT_AHEAD 3u  /* entries whose slot is touched in advance */
 #define SQE_CRC_OFFSET 12u
 #define EXTENSION_CRC_OFFSET 8u
 #define UNSUPPORTED_FLAGS                                                                        \
@@ -262,22 +260,6 @@ static bool take_predecessors(struct fw *fw, struct context *context, struct com
     return true;
 }
 
-/* Ask for memory that the next entries will need. Only a hint: what is read here is not believed. */
-static void look_ahead(const struct context *context, const uint8_t *ring)
-{
-    uint32_t position = context->position;
-    __builtin_prefetch(ring + (size_t)TSEMU_ENTRY_BYTES *
-                                  tsemu_ring_index(position + FETCH_AHEAD, context->sq_entries));
-    const struct tsemu_sqe *sqe = (const struct tsemu_sqe *)ring +
-                                  tsemu_ring_index(position + SLOT_AHEAD, context->sq_entries);
-    uint32_t slot = *(const volatile uint16_t *)&sqe->slot;
-    if (slot < context->slots) {
-        const struct task *task = context_task(context, slot);
-        __builtin_prefetch(task, 1);
-        __builtin_prefetch(&task->start, 1);
-    }
-}
-
 static bool fetch(struct fw *fw, struct context *context)
 {
     struct head *head = &context->head;
@@ -286,7 +268,6 @@ static bool fetch(struct fw *fw, struct context *context)
     tsemu_entry_copy(&head->entry,
                      ring + (size_t)TSEMU_ENTRY_BYTES *
                                 tsemu_ring_index(context->position, context->sq_entries));
-    look_ahead(context, ring);
     if (!check_header(fw, context, &complaint) || !check_operands(fw, context, &complaint) ||
         !take_predecessors(fw, context, &complaint)) {
         refuse(fw, context, &complaint);
@@ -333,7 +314,7 @@ static bool slot_is_free(struct fw *fw, struct context *context)
 {
     const struct tsemu_sqe *sqe = &context->head.entry.sqe;
     const struct task *task = context_task(context, sqe->slot);
-    if (!task_incomplete(task))
+    if (task->state == TASK_EMPTY || task->state == TASK_ENDED)
         return true;
     struct complaint complaint = {TSEMU_REFUSAL_SLOT, sqe->slot, task->ticket};
     refuse(fw, context, &complaint);
