@@ -38,7 +38,7 @@ static void advance(struct device *dev, uint64_t time)
 {
     dev->hal.now = time;
     dev->instants++;
-    while (dev->queue.count && dev->queue.heap[0].time <= time) {
+    while (queue_next_time(&dev->queue) <= time) {
         struct soc_event event = queue_pop(&dev->queue);
         uint32_t core = soc_event_core(&event);
         if (core != SOC_WAKE)
@@ -165,7 +165,7 @@ static void catch_up(struct device *dev)
 {
     bool follows = dev->config.clock_mode == TSEMU_CLOCK_MODE_PACED ||
                    (dev->config.clock_mode == TSEMU_CLOCK_MODE_FREE && dev->in_gap);
-    if (!follows || dev->queue.count)
+    if (!follows || queue_next_time(&dev->queue) != NEVER)
         return;
     uint64_t reached = paced_now(dev, clock_wall_ns());
     if (reached > dev->hal.now && reached < fw_next_deadline(dev->fw))
@@ -176,9 +176,9 @@ static struct verdict next_instant(struct device *dev, enum fw_result result)
 {
     if (result == FW_UNSETTLED)
         return (struct verdict){DEVICE_HELD, NEVER};
-    if (dev->queue.count == 0)
+    uint64_t next = queue_next_time(&dev->queue);
+    if (next == NEVER)
         return cross_gap(dev);
-    uint64_t next = dev->queue.heap[0].time;
     uint64_t deadline = fw_next_deadline(dev->fw);
     if (deadline < next && result != FW_BUSY) /* busy firmware looks at limits when it is done */
         next = deadline;

@@ -27,9 +27,19 @@ static inline uint32_t soc_event_core(const struct soc_event *event)
 
 struct event_queue {
     struct soc_event *heap;
-    uint32_t count, capacity;
+    uint32_t count, capacity;   /* the hole counts */
+    bool hole;                  /* heap[0] has been taken out */
     uint64_t sequence;
 };
+
+/* Time of the earliest event, NEVER when there is none. */
+static inline uint64_t queue_next_time(const struct event_queue *queue)
+{
+    if (!queue->hole)
+        return queue->count ? queue->heap[0].time : NEVER;
+    uint64_t next = queue->count > 1 ? queue->heap[1].time : NEVER;
+    return queue->count > 2 && queue->heap[2].time < next ? queue->heap[2].time : next;
+}
 
 struct soc_core {
     uint32_t engine_class;
@@ -82,6 +92,14 @@ struct device {
     char panic[160];
 };
 
+/* geometry.c */
+bool geometry_check(const struct device_config *config, char *detail, size_t size);
+uint64_t geometry_pages(uint64_t bytes);
+void geometry_lay_out(const struct device_config *config,
+                      const struct device_context_options *options,
+                      struct fw_context_config *context);
+void geometry_firmware(const struct device_config *config, struct fw_config *fw);
+uint64_t geometry_largest_context(const struct device_config *config, const struct fw_config *fw);
 /* queue.c */
 bool queue_push(struct event_queue *queue, uint64_t time, uint32_t core);
 struct soc_event queue_pop(struct event_queue *queue);

@@ -1,4 +1,5 @@
-/* The event queue: a binary heap by (time, sequence number). */
+/* The event queue: a binary heap by (time, sequence number). After a pop the root is a hole until the
+ * next push or pop. */
 #include "model.h"
 
 #include <stdlib.h>
@@ -36,9 +37,25 @@ static void sift_down(struct event_queue *queue, uint32_t at, struct soc_event e
     queue->heap[at] = event;
 }
 
-/* False when there is no memory. */
+/* Close the hole that the last pop left at the root. */
+static void close_hole(struct event_queue *queue)
+{
+    queue->hole = false;
+    struct soc_event last = queue->heap[--queue->count];
+    if (queue->count)
+        sift_down(queue, 0, last);
+}
+
+/* False when there is no memory. Mostly a block starts where one has just ended: its event goes
+ * straight into the hole. */
 bool queue_push(struct event_queue *queue, uint64_t time, uint32_t core)
 {
+    struct soc_event event = {time, queue->sequence++ << SOC_CORE_BITS | core};
+    if (queue->hole) {
+        queue->hole = false;
+        sift_down(queue, 0, event);
+        return true;
+    }
     if (queue->count == queue->capacity) {
         uint32_t capacity = queue->capacity ? 2u * queue->capacity : 64u;
         struct soc_event *heap = realloc(queue->heap, capacity * sizeof *heap);
@@ -47,23 +64,24 @@ bool queue_push(struct event_queue *queue, uint64_t time, uint32_t core)
         queue->heap = heap;
         queue->capacity = capacity;
     }
-    struct soc_event event = {time, queue->sequence++ << SOC_CORE_BITS | core};
     sift_up(queue, queue->count++, event);
     return true;
 }
 
+/* Take the earliest event; the queue is not empty. */
 struct soc_event queue_pop(struct event_queue *queue)
 {
-    struct soc_event first = queue->heap[0];
-    struct soc_event last = queue->heap[--queue->count];
-    if (queue->count)
-        sift_down(queue, 0, last);
-    return first;
+    if (queue->hole)
+        close_hole(queue);
+    queue->hole = true;
+    return queue->heap[0];
 }
 
 /* Rare (a core is reset): drop the end of its block. */
 void queue_remove_core(struct event_queue *queue, uint32_t core)
 {
+    if (queue->hole)
+        close_hole(queue);
     for (uint32_t i = 0; i < queue->count; i++) {
         if (soc_event_core(&queue->heap[i]) != core)
             continue;
