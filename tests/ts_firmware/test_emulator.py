@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tsemu.descriptors.codes import ABI_MAJOR, ControlStatus
+from tsemu.descriptors.codes import ABI_MAJOR, NO_SLOT, Answer, ControlStatus, Status
 from tsemu.descriptors.control import CONTROL_PAGE, PAGE_MAGIC
 from tsemu.mailbox.errors import RefusedError
 from tsemu.ts_firmware.config import load
@@ -43,6 +43,21 @@ def test_a_context_has_a_control_page_that_says_what_was_asked_for(emulator):
     assert link.pump
     assert link.device
     link.close()
+
+
+def test_the_largest_contexts_do_not_lie_over_each_other(raw_client):
+    """Each with every slot, a window as large as it can be, and edge nodes to match."""
+    options = {**SMALL, "slots": 65_535, "window": 65_000}
+    with Emulator("edge-2", {"scheduler.profile": "ideal", "limits.contexts": 2}) as emulator:
+        links = [emulator.open_context(name, options) for name in ("a", "b")]
+        clients = [raw_client(link.memory, emulator.run) for link in links]
+        for client in clients:
+            client.push(client.sqe(), client.sqe(predecessors=[0, NO_SLOT, NO_SLOT]))
+            assert client.wait() == Answer.MET
+            assert client.completions()["status"].tolist() == [Status.OK] * 2
+        for client, link in zip(clients, links, strict=True):
+            client.close()
+            link.close()
 
 
 def test_clients_without_a_name_get_one(emulator):

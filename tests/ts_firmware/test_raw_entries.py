@@ -231,6 +231,30 @@ def test_an_extension_that_was_never_written_is_refused(emulator, client):
     assert client.page().admitted == 0
 
 
+def test_the_slot_of_a_completion_that_is_still_parked_is_in_use(emulator, raw_client):
+    """It is linked with the others that wait for room: a new task in it would cut them off."""
+    link = emulator.open_context("raw", {**OPTIONS, "cq_entries": 2})
+    client = raw_client(link.memory, emulator.run)
+    client.push(*[client.sqe() for _ in range(6)])
+    assert client.wait() == Answer.MET
+    entry = client.sqe(slot=2)  # 0 and 1 fill the ring, 2 is the first that is parked
+    client.push(entry)
+    sequence = client.post()
+    emulator.run()
+    page = client.page()
+    assert (page.refusal_reason, page.refusal_value) == (Refusal.SLOT, 2)
+    entry["slot"] = 6
+    client.mend(entry)
+    got = []
+    for _ in range(10):
+        got += client.completions()["ticket"].tolist()
+        emulator.run()
+    assert client.answered(sequence)
+    assert got == [1, 2, 3, 4, 5, 6, 7]
+    client.close()
+    link.close()
+
+
 def hostile_step(random, mad, ends_at):
     """Some tasks that may be wrong, a wait now and then, and random words over page and rings."""
     room = mad.sq.entries - (mad.sq.tail.load() - mad.sq.head.load()) % 2**32
