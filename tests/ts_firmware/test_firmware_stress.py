@@ -26,7 +26,7 @@ BUILDS = {
     "plain": ["-O2"],
     "sanitized": ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
 }
-SEEDS = {"plain": 15_000, "sanitized": 2_500}
+SEEDS = {"plain": 8_000, "sanitized": 2_000}
 NIGHTLY_SEEDS = {"plain": 400_000, "sanitized": 40_000}
 
 
