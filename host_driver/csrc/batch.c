@@ -112,6 +112,7 @@ int driver_batch_step(tsemu_context *c, const tsemu_batch *batch, driver_operati
     }
     if (code < 0)
         operation_drop(c, operation);
+    code = callbacks_first(c, code);
     context_unlock(c);
     return code;
 }
@@ -148,6 +149,7 @@ int driver_batch_wait_step(tsemu_context *c, const tsemu_batch *batch, uint64_t 
         code = wait_locked(c, &wait, operation, false);
     }
     c->users--;
+    code = callbacks_first(c, code);
     context_unlock(c);
     return code;
 }

@@ -230,6 +230,7 @@ int driver_control_step(tsemu_context *c, uint16_t kind, const uint32_t argument
     }
     if (code < 0)
         operation_drop(c, operation);
+    code = callbacks_first(c, code);
     context_unlock(c);
     return code;
 }

@@ -267,6 +267,9 @@ int load_cq_tail(struct tsemu_context *c);
 /* queues.c: callbacks, kept completions */
 int callback_reserve(struct tsemu_context *c);
 void callback_push(struct tsemu_context *c, tsemu_task *task);
+/* What a step returns: of a context in error, TSEMU_CALLBACKS until those of the tasks that the error
+ * has ended have run. */
+int callbacks_first(struct tsemu_context *c, int code);
 void kept_push(struct tsemu_context *c, const struct tsemu_cqe *cqe);
 int kept_reserve(struct tsemu_context *c, uint32_t count);
 

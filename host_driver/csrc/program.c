@@ -66,6 +66,7 @@ int driver_program_finish(driver_program *p, uint64_t timeout_ps, driver_operati
             code = TSEMU_OK;
     }
     c->users--;
+    code = callbacks_first(c, code);
     context_unlock(c);
     return code;
 }

@@ -280,6 +280,7 @@ int driver_program_feed(driver_program *p, const driver_program_task *tasks, uin
     }
     if (code < 0)
         operation_drop(c, operation);
+    code = callbacks_first(c, code);
     context_unlock(c);
     return code;
 }

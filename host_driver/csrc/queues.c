@@ -29,6 +29,13 @@ void callback_push(struct tsemu_context *c, tsemu_task *task)
     queue->tasks[(queue->head + queue->count++) % queue->capacity] = task;
 }
 
+int callbacks_first(struct tsemu_context *c, int code)
+{
+    if (__builtin_expect(code >= 0 || !c->broken, 1))
+        return code;
+    return c->callbacks.count && !thread_record(c)->in_callback ? TSEMU_CALLBACKS : code;
+}
+
 tsemu_task *driver_take_callback(tsemu_context *c)
 {
     struct callback_queue *queue = &c->callbacks;

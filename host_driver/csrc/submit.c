@@ -103,6 +103,7 @@ int driver_launch_step(tsemu_context *c, const tsemu_launch_desc *desc, tsemu_ta
     }
     if (code < 0)
         operation_drop(c, operation);
+    code = callbacks_first(c, code);
     context_unlock(c);
     return code;
 }

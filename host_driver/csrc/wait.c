@@ -287,6 +287,7 @@ int driver_wait_step(tsemu_context *c, const driver_wait *wait, driver_operation
         code = wait_locked(c, wait, operation, false);
         c->users--;
     }
+    code = callbacks_first(c, code);
     context_unlock(c);
     return code;
 }
@@ -322,6 +323,7 @@ int driver_wait_poll(tsemu_context *c, const driver_wait *wait, driver_operation
         code = arm(c, wait, operation);
     }
     c->users--;
+    code = callbacks_first(c, code);
     context_unlock(c);
     return code;
 }

@@ -2,7 +2,16 @@
 
 import pytest
 
-from tsemu.host_driver import DeviceTimeoutError, InCallbackError, QueueFullError
+from tsemu.descriptors.codes import Status
+from tsemu.host_driver import (
+    Device,
+    DeviceLostError,
+    DeviceTimeoutError,
+    InCallbackError,
+    QueueFullError,
+    TaskResetError,
+    launches,
+)
 
 
 def test_callbacks_run_inside_waits_in_completion_order(device, stream):
@@ -119,3 +128,39 @@ def test_handles_may_be_dropped_by_the_caller(device, stream):
     device.synchronize()
     assert len(seen) == 3000
     assert [task.order for task in seen] == list(range(3000))
+
+
+@pytest.mark.parametrize("call", ["wait", "synchronize", "launch", "control", "batch"])
+def test_callbacks_of_tasks_that_a_lost_device_has_ended_run_before_the_error(serve, call):
+    server = serve("--clock", "paced:0.000001")
+    seen = []
+    with Device.open(server.address) as device:
+        stream = device.create_stream(in_order=False)
+        batch = device.submit_batch(launches(2, cycles=1_000_000_000))
+        tasks = [stream.launch(cycles=1_000_000_000) for _ in range(3)]
+        for task in tasks:
+            task.add_done_callback(seen.append)
+
+        def launch_again(_):  # in a callback, too, the error is the device's
+            with pytest.raises(DeviceLostError):
+                stream.launch(cycles=1)
+
+        tasks[0].add_done_callback(launch_again)
+        server.process.kill()
+        server.process.wait()
+        calls = {
+            "wait": tasks[0].wait,
+            "synchronize": device.synchronize,
+            "launch": lambda: launch_until_it_raises(stream),
+            "control": device.event,
+            "batch": batch.wait,
+        }
+        with pytest.raises((DeviceLostError, TaskResetError)):
+            calls[call]()
+        assert seen == tasks
+        assert {task.status for task in tasks} == {Status.RESET}
+
+
+def launch_until_it_raises(stream):
+    while True:
+        stream.launch(cycles=1)
