@@ -37,32 +37,33 @@ PROFILES: Mapping[str, Mapping[str, int]] = {
     "ideal": {"fetch": 0, "edge": 0, "dispatch": 0, "retire": 0, "interrupt": 0},
     # Task Superscalar (MICRO 2010) decodes a task in under 60 ns; a hardware HEFT decision takes
     # 9 ns. Edge and retirement are assumptions: a table access and a descriptor write at 1 GHz.
-    # Interrupt: assumption, a PCIe message in 1 us.
+    # Interrupt of a core: assumption, a dedicated line, 10 cycles.
     "hardware": {
         "fetch": 60_000,
         "edge": 4_000,
         "dispatch": 9_000,
         "retire": 10_000,
-        "interrupt": 1_000_000,
+        "interrupt": 10_000,
     },
     # Latencies on a shipping Ascend: MMIO load 95 to 105 ns, scheduler to core about 140 ns, core
-    # to scheduler about 600 ns. Edge: assumption, 50 cycles of a 1 GHz controller.
+    # to scheduler about 600 ns (the interrupt of a core). Edge and retirement: assumptions, 50 and
+    # 100 cycles of a 1 GHz controller.
     "firmware": {
         "fetch": 100_000,
         "edge": 50_000,
         "dispatch": 140_000,
-        "retire": 600_000,
-        "interrupt": 1_000_000,
+        "retire": 100_000,
+        "interrupt": 600_000,
     },
     # Scheduling in software on a RISC-V system costs about 30,000 cycles a task: at 1 GHz 30 us,
     # divided equally over fetch, dispatch and retirement. Edge: assumption, 1,000 cycles.
-    # Interrupt: a wake-up of a sleeping process through an eventfd, 61 us measured.
+    # Interrupt of a core: assumption, 2 us to enter the handler of an operating system.
     "software": {
         "fetch": 10_000_000,
         "edge": 1_000_000,
         "dispatch": 10_000_000,
         "retire": 10_000_000,
-        "interrupt": 61_000_000,
+        "interrupt": 2_000_000,
     },
 }
 """What the scheduler's work costs, in picoseconds, by `scheduler.profile`."""

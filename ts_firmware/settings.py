@@ -136,7 +136,7 @@ SETTINGS: Mapping[str, Setting] = {
         "cost of ending a task, ps; -1: as the profile says", -1, -1, SECOND_PS
     ),
     "scheduler.interrupt_ps": Setting(
-        "latency of an interrupt to the host, ps; -1: as the profile says", -1, -1, SECOND_PS
+        "latency of a core's interrupt to the scheduler, ps; -1: as profile", -1, -1, SECOND_PS
     ),
     "clock.mode": ClockSetting("how virtual time relates to the hosts", "lockstep"),
     "clock.clients": Setting(
@@ -149,7 +149,7 @@ SETTINGS: Mapping[str, Setting] = {
     "limits.streams": Setting("streams of a context", 1024, 1, 65_535),
     "limits.events": Setting("events of a context", 1024, 0, 65_535),
     "limits.edge_nodes": Setting(
-        "edges to incomplete tasks that a context can hold; 0: four per slot", 0, 0, 2**24
+        "edges to incomplete tasks in a context; 0: four per place in the window", 0, 0, 2**24
     ),
     "limits.wait_ms": Setting("longest wait in device time, ms", 1_000_000, 1),
     "memory.alignment": Setting("of device addresses, bytes, a power of two", 64, 1, 4096),
