@@ -13,6 +13,9 @@ ENTRY_BYTES = 64
 SQE_VERSION = 1
 NO_SLOT = 0xFFFF
 """Slot field that names no slot."""
+OWN_CONTEXT = 0xFFFF
+"""Ancestor's context when it is that of the entry. Numbers of contexts follow the order in which
+clients connect, and a completion log must not depend on that."""
 INLINE_PREDECESSORS = 3
 MAX_PREDECESSORS = 1024
 MAX_EXTENSIONS = 63

@@ -106,7 +106,7 @@ static void read_status_table(struct tsemu_context *c)
                                 .start_ps = c->now_ps, .end_ps = c->now_ps};
         if (status != TSEMU_STATUS_OK) {
             cqe.ancestor = slot->ticket;
-            cqe.ancestor_context = c->number;
+            cqe.ancestor_context = TSEMU_OWN_CONTEXT;
         }
         deliver(c, &cqe, slot);
     }
@@ -170,7 +170,8 @@ void end_outstanding(struct tsemu_context *c, uint16_t status)
             continue;
         struct tsemu_cqe cqe = {.ticket = slot->ticket, .slot = (uint16_t)place,
                                 .stream = slot->stream, .status = status,
-                                .ancestor = slot->ticket, .ancestor_context = c->number,
+                                .ancestor = slot->ticket,
+                                .ancestor_context = TSEMU_OWN_CONTEXT,
                                 .core = TSEMU_NO_SLOT, .flags = TSEMU_CQE_FLAG_NO_CORE,
                                 .start_ps = c->now_ps, .end_ps = c->now_ps};
         deliver(c, &cqe, slot);

@@ -60,6 +60,31 @@ def test_the_largest_contexts_do_not_lie_over_each_other(raw_client):
             link.close()
 
 
+def completions_of_two(raw_client, order):
+    """Bytes of the completions by client; each has a task that fails and one that depends on it."""
+    with Emulator("edge-2", {"scheduler.profile": "ideal"}, clients=2) as emulator:
+        links = {name: emulator.open_context(name, SMALL) for name in order}
+        clients = {n: raw_client(link.memory, emulator.run) for n, link in links.items()}
+        for client in clients.values():
+            client.push(
+                client.sqe(cycles=10**6, timeout_us=1),
+                client.sqe(predecessors=[0, NO_SLOT, NO_SLOT]),
+            )
+            client.post()
+        emulator.run()
+        found = {name: clients[name].completions().tobytes() for name in sorted(order)}
+        for name in order:
+            clients[name].close()
+            links[name].close()
+        return found
+
+
+def test_completions_do_not_tell_in_which_order_clients_have_connected(raw_client):
+    found = completions_of_two(raw_client, ["a", "b"])
+    assert [len(entries) for entries in found.values()] == [128, 128]
+    assert found == completions_of_two(raw_client, ["b", "a"])
+
+
 def test_clients_without_a_name_get_one(emulator):
     names = {emulator.open_context(options=SMALL).name for _ in range(3)}
     assert len(names) == 3

@@ -123,7 +123,7 @@ static void event_destroy_request(struct fw *fw, struct context *context,
 void control_cancel(struct fw *fw, struct context *context, uint32_t slot, uint16_t status)
 {
     const struct task *task = context_task(context, slot);
-    scoreboard_abort(fw, context, slot, status, task->ticket, (uint16_t)context->id);
+    scoreboard_abort(fw, context, slot, status, task->ticket, TSEMU_OWN_CONTEXT);
 }
 
 /* Whatever has not started ends with `status`; running tasks start no further block. */
@@ -139,7 +139,7 @@ void control_cancel_all(struct fw *fw, struct context *context, uint16_t status)
             if (status == TSEMU_STATUS_INVALID_ENTRY || task->started < task->blocks) {
                 task->status = status;
                 task->ancestor = task->ticket;
-                task->ancestor_context = (uint16_t)context->id;
+                task->ancestor_context = TSEMU_OWN_CONTEXT;
             }
             task->blocks = task->started;
             if (task->running == 0) { /* between two blocks: no core will end it */

@@ -169,7 +169,7 @@ void event_reset(struct fw *fw, struct context *context, uint32_t id)
         uint16_t next = waiter->event_next;
         if (tsemu_after(waiter->u.event.value, event->admitted))
             scoreboard_abort(fw, context, waiting, TSEMU_STATUS_CANCELLED, waiter->ticket,
-                             (uint16_t)context->id);
+                             TSEMU_OWN_CONTEXT);
         waiting = next;
     }
 }

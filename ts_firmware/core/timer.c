@@ -70,7 +70,7 @@ bool timer_expire(struct fw *fw)
         uint32_t slot = fw->timer_events & 0xFFFFu;
         const struct task *task = context_task(context, slot);
         scoreboard_abort(fw, context, slot, TSEMU_STATUS_EVENT_TIMEOUT, task->ticket,
-                         (uint16_t)context->id);
+                         TSEMU_OWN_CONTEXT);
         changed = true;
     }
     while (expired(fw, fw->timer_blocks)) {
@@ -80,7 +80,7 @@ bool timer_expire(struct fw *fw)
         dispatch_stop(fw, context, slot);
         task->status = TSEMU_STATUS_TIMEOUT;
         task->ancestor = task->ticket;
-        task->ancestor_context = (uint16_t)context->id;
+        task->ancestor_context = TSEMU_OWN_CONTEXT;
         task->end = fw->hal->now;
         complete_task(fw, context, slot);
         changed = true;

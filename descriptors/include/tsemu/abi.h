@@ -9,6 +9,7 @@
 #define TSEMU_ENTRY_BYTES 64u
 #define TSEMU_SQE_VERSION 1u
 #define TSEMU_NO_SLOT 65535u
+#define TSEMU_OWN_CONTEXT 65535u
 #define TSEMU_PENDING 65535u
 #define TSEMU_INLINE_PREDECESSORS 3u
 #define TSEMU_EXTENSION_SLOTS 26u
@@ -254,7 +255,7 @@ struct tsemu_sqe_poisoned {
     uint32_t event;  /* EVENT opcodes: as in their own form; else zero */
     uint32_t event_value;  /* EVENT opcodes: as in their own form; else zero */
     uint32_t ancestor;  /* ticket of the first task that failed */
-    uint16_t ancestor_context;  /* context of that task */
+    uint16_t ancestor_context;  /* context of that task; OWN_CONTEXT: this one */
     uint16_t reserved0;  /* must be zero */
     uint16_t event_context;  /* EVENT opcodes: as in their own form; else zero */
     uint16_t reserved1;  /* must be zero */
@@ -289,7 +290,7 @@ struct tsemu_cqe {
     uint16_t status;  /* Status */
     uint16_t core;  /* core of its first block; 0xFFFF: none */
     uint16_t block;  /* block that failed, else 0 */
-    uint16_t ancestor_context;  /* context of the ancestor */
+    uint16_t ancestor_context;  /* context of the ancestor; OWN_CONTEXT: this one; 0: no ancestor */
     uint16_t epoch;  /* number of resets before it */
     uint8_t phase;  /* phase bit of the ring's lap, 0 or 1 */
     uint8_t flags;  /* CqeFlag */

@@ -288,7 +288,7 @@ static inline void fake_end_task(struct fake *f, struct fake_task *task, uint16_
                             .start_ps = f->now_ps, .end_ps = f->now_ps + 10};
     if (status) {
         cqe.ancestor = task->ticket;
-        cqe.ancestor_context = (uint16_t)f->page->context;
+        cqe.ancestor_context = TSEMU_OWN_CONTEXT;
     }
     if (task->sqe.flags & TSEMU_SQE_FLAG_POISONED) {
         cqe.status = TSEMU_STATUS_DEP_ABORTED;

@@ -66,7 +66,7 @@ static void edges_to_consumed_tasks_are_dropped_or_poison(void)
     CHECK(fake_find(f, 4)->edge_count == 0 && !is_poisoned(f, 4));
     CHECK(is_poisoned(f, 5) && fake_find(f, 5)->edge_count == 0);
     CHECK(poisoned_of(f, 5).ancestor == 3); /* first in the completion queue */
-    CHECK(poisoned_of(f, 5).ancestor_context == 3);
+    CHECK(poisoned_of(f, 5).ancestor_context == TSEMU_OWN_CONTEXT);
     f->script = fake_run;
     CHECK(tsemu_wait(f->context, &task, TSEMU_NO_LIMIT) == TSEMU_E_FAILED);
     CHECK(task.status == TSEMU_STATUS_DEP_ABORTED && task.ancestor == 3);

@@ -142,7 +142,7 @@ static void poison(struct client *client, struct record *task, union entry *entr
         .event_value = event ? entry->event.event_value : 0,
         .event_context = event ? entry->event.event_context : 0,
         .ancestor = seeded_between(client->random, 1, client->submitted + 1u),
-        .ancestor_context = (uint16_t)client->id,
+        .ancestor_context = TSEMU_OWN_CONTEXT,
     };
     entry->poisoned = poisoned;
     task->poisoned = true;
