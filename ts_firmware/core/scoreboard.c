@@ -51,7 +51,7 @@ static void fill(struct context *context, struct task *task)
     task->running = 0;
     task->ended = 0;
     task->value = sqe->value;
-    task->mark = 0;
+    task->mark = sqe->ticket;
     task->user_tag = sqe->user_tag;
     task->start = FW_NEVER;
     task->end = 0;
@@ -140,10 +140,8 @@ static void open_edges(struct fw *fw, struct context *context, struct task *task
     for (uint32_t i = 0; i < head->predecessor_count; i++) {
         struct task *predecessor = context_task(context, head->predecessors[i]);
         /* In its own slot the entry named the task that was there before, which has ended. */
-        if (predecessor == task || !task_incomplete(predecessor) ||
-            predecessor->mark == task->ticket)
+        if (predecessor == task || !task_incomplete(predecessor))
             continue;
-        predecessor->mark = task->ticket;
         open_edge(context, predecessor, task, slot);
         fw_charge(fw, fw->config.edge);
     }

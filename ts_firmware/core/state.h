@@ -44,7 +44,7 @@ struct task {
     uint16_t blocks, started, running, ended;
     uint32_t value;          /* scheduling value */
     uint32_t order;          /* place in the completion queue */
-    uint32_t mark;           /* ticket of the last task that has seen it as predecessor */
+    uint32_t mark;           /* ticket of the last entry that names it as predecessor; own: none */
 
     uint64_t user_tag;
     uint64_t start, end;

@@ -23,9 +23,21 @@ __attribute__((cold, noinline)) static bool complain(struct complaint *complaint
     return false;
 }
 
-__attribute__((cold, noinline)) static void refuse(struct fw *fw, struct context *context, const struct complaint *complaint)
+/* The entry will be read again: what it named as predecessors is as if it had not been read. */
+static void forget_predecessors(struct context *context)
+{
+    struct head *head = &context->head;
+    while (head->predecessor_count) {
+        struct task *task = context_task(context, head->predecessors[--head->predecessor_count]);
+        task->mark = task->ticket;
+    }
+}
+
+__attribute__((cold, noinline)) static void refuse(struct fw *fw, struct context *context,
+                                                   const struct complaint *complaint)
 {
     struct tsemu_control_page *page = context_page(fw, context);
+    forget_predecessors(context);
     context->refused = true;
     context->blocked = false;
     context->head.valid = false;
@@ -195,15 +207,15 @@ static bool check_header(const struct fw *fw, const struct context *context,
 static bool take_predecessor(struct context *context, uint16_t slot, struct complaint *complaint)
 {
     struct head *head = &context->head;
-    if (slot >= context->slots || context_task(context, slot)->state == TASK_EMPTY)
+    struct task *task = context_task(context, slot);
+    if (slot >= context->slots || task->state == TASK_EMPTY)
         return complain(complaint, TSEMU_REFUSAL_EMPTY_SLOT, slot, context->slots);
-    for (uint32_t i = 0; head->predecessor_count <= TSEMU_INLINE_PREDECESSORS &&
-                         i < head->predecessor_count; i++)
-        if (head->predecessors[i] == slot)
-            return true;
+    if (task->mark == head->entry.sqe.ticket)
+        return true; /* duplicates count once */
     if (head->predecessor_count >= TSEMU_MAX_PREDECESSORS)
         return complain(complaint, TSEMU_REFUSAL_PREDECESSORS, head->predecessor_count + 1u,
                         TSEMU_MAX_PREDECESSORS);
+    task->mark = head->entry.sqe.ticket;
     head->predecessors[head->predecessor_count++] = slot;
     return true;
 }
@@ -244,7 +256,6 @@ static bool take_predecessors(struct fw *fw, struct context *context, struct com
 {
     struct head *head = &context->head;
     const struct tsemu_sqe *sqe = &head->entry.sqe;
-    head->predecessor_count = 0;
     for (uint32_t i = 0; i < TSEMU_INLINE_PREDECESSORS; i++)
         if (sqe->predecessors[i] != NO_SLOT &&
             !take_predecessor(context, sqe->predecessors[i], complaint))
@@ -265,6 +276,7 @@ static bool fetch(struct fw *fw, struct context *context)
     struct head *head = &context->head;
     struct complaint complaint = {0};
     const uint8_t *ring = fw->hal->window[context->id] + context->sq_offset;
+    head->predecessor_count = 0;
     tsemu_entry_copy(&head->entry,
                      ring + (size_t)TSEMU_ENTRY_BYTES *
                                 tsemu_ring_index(context->position, context->sq_entries));
