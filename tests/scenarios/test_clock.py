@@ -186,3 +186,31 @@ def test_a_host_s_wait_for_an_event_that_a_batch_records(open_device):
     event.wait()
     assert batch.ok
     assert device.context.now_ps == 1000 * NS
+
+
+def test_a_cancelled_task_does_not_cost_its_stream_a_turn(open_device):
+    device = open_device({"classes.aicore.cores": 1})
+    one, other = (device.create_stream(in_order=False) for _ in range(2))
+    busy = device.default_stream.launch(cycles=1000)
+    cancelled, kept = (one.launch(cycles=10) for _ in range(2))
+    last = other.launch(cycles=10)
+    with pytest.raises(DeviceTimeoutError):
+        busy.wait(100 * NS)
+    assert cancelled.cancel()
+    with pytest.raises(TaskCancelledError):
+        device.synchronize()
+    assert (kept.start_ps, last.start_ps) == (1000 * NS, 1010 * NS)
+
+
+def test_a_chain_behind_a_failed_task_is_recovered_at_once(open_device):
+    device = open_device()
+    stream = device.create_stream()
+    failed = stream.launch(cycles=5000, timeout="1us")
+    behind = [stream.launch(cycles=10) for _ in range(5)]
+    with pytest.raises(TaskTimeoutError):
+        failed.wait()
+    stream.recover()
+    assert stream.launch(cycles=10).wait().ok
+    for task in behind:
+        with pytest.raises(DependencyAbortedError):
+            task.wait()

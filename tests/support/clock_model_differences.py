@@ -8,6 +8,13 @@ Difference = tuple[str, list[tuple[str, str]]]
 
 DEVICE: list[Difference] = [
     (
+        "Which ready task comes next is said by a policy.",
+        [
+            ("        ready.sort(key=lambda t:(t.prio,t.n,t.c.i))\n", ""),
+            ("for t in ready[:]:\n", "for t in cfg['pick'](ready,free):\n"),
+        ],
+    ),
+    (
         "Waits end by the device's limit, which these runs set to the limit of event waits.",
         [
             (

@@ -39,11 +39,11 @@ OPCODE = {
 KEPT = 1 << 14
 
 
-def settings(config, policy="rank"):
+def settings(config):
     """Settings of a device like the model's."""
     chosen = {
         "scheduler.profile": "ideal",
-        "scheduler.policy": policy,
+        "scheduler.policy": config["policy"],
         "limits.edge_nodes": config["EN"],
         "limits.wait_ms": config["evlim"] // 10**6,
         "host.task_cost_ps": config["hostcost"] * NS,
@@ -129,6 +129,7 @@ class DeviceClient:
                 cycles=5000 if fails else task["duration"],
                 blocks=task["blocks"],
                 engine=ENGINES[task["core"]],
+                priority=task["priority"],
                 timeout="1us" if fails else None,
                 after=after,
                 block=block,
@@ -154,6 +155,7 @@ class DeviceClient:
             row["timeout_us"] = 1 if fails else 0
             row["blocks"] = task.get("blocks", 1)
             row["engine_class"] = task.get("core", 0)
+            row["priority"] = task.get("priority", 3)
             if "event" in task:
                 row["event"] = self.events[task["event"]].number
             edges += task["inside"]
@@ -222,9 +224,9 @@ class _Apart(Emulator):
         return super().create_context(name, options, own, signalled=signalled)
 
 
-def run_embedded(config, programs, policy="rank"):
+def run_embedded(config, programs):
     """Run a program per client, each in a thread: completion log per client, log per client."""
-    emulator = _Apart("edge-2", settings(config, policy))
+    emulator = _Apart("edge-2", settings(config))
     device = Device("emu:edge-2", functools.partial(open_context, emulator), emulator)
     logs = [[] for _ in programs]
     found = [None for _ in programs]

@@ -9,6 +9,7 @@ from array import array
 from pathlib import Path
 
 from clock_model_differences import DEVICE, DRIVER
+from policies import POLICIES
 
 FLAGS = {"F1", "HCX", "IG", "SNAP", "HADM"}
 """Rules of the model that are switched on."""
@@ -125,6 +126,7 @@ def run(config, programs):
     """
     model = load()
     config = {**config, "flags": FLAGS | ({"clients"} if config["held"] else set())}
+    config["pick"] = POLICIES[config["policy"]]()
     count = config["nclients"]
     memory = memoryview(array("q", [0]) * (model["words"](config) * count))
     device_log = []

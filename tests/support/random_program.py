@@ -40,6 +40,7 @@ def configuration(seed, clients, **fixed):
         "poll": 1000,
         "evlim": draw.choice([10**6, 10**11]),
         "stall": 0,
+        "policy": draw.choice(["rank", "fifo", "priority", "priority"]),
         "held": clients > 1 or draw.random() < 0.5,
         "mix": {
             "fail": draw.choice([0, 0.05]),
@@ -94,6 +95,7 @@ class RandomProgram:
             "blocks": draw.choice([1, 1, 1, 2, 3]),
             "core": draw.randrange(len(self.config["cores"])),
             "after": self._after(),
+            "priority": draw.choice([2, 3, 3]),
         }
         if draw.random() < self.mix["fail"]:
             # Runs longer than its limit of 1 us.

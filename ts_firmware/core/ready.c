@@ -215,10 +215,48 @@ void ready_pop(struct fw *fw, uint32_t engine_class, uint32_t ref)
         ready->heap = heap_pop(fw, ref, HEAP_BY_VALUE);
 }
 
+/* True when it was among what has become ready at this instant. The others stay there: more may
+ * come, and all of them enter in order of tickets. */
+static bool newly_remove(struct fw *fw, uint32_t ref)
+{
+    uint32_t previous = NIL;
+    uint32_t at = fw->newly_first;
+    for (; at != NIL && at != ref; at = fw_task(fw, at)->next)
+        previous = at;
+    if (at == NIL)
+        return false;
+    uint32_t next = fw_task(fw, ref)->next;
+    if (previous == NIL)
+        fw->newly_first = next;
+    else
+        fw_task(fw, previous)->next = next;
+    if (fw->newly_last == ref)
+        fw->newly_last = previous;
+    return true;
+}
+
+/* The first of a group goes, but not by its turn: the next one takes its place in the round. */
+static void replace_head(struct fw *fw, struct level *level, uint32_t ref)
+{
+    struct context *context = fw_context(fw, ref >> 16);
+    const struct task *task = fw_task(fw, ref);
+    struct task *head = fw_task(fw, task->next);
+    uint32_t *link = &level->first;
+    while (*link != ref)
+        link = &fw_task(fw, *link)->group_next;
+    *link = task->next;
+    head->group_next = task->group_next;
+    if (level->last == ref)
+        level->last = task->next;
+    head->child = task->child;
+    group_replace(context, ref & 0xFFFFu, task->next & 0xFFFFu);
+}
+
 /* A ready task is cancelled: take it out wherever it stands. */
 void ready_remove(struct fw *fw, uint32_t ref)
 {
-    ready_sort_in(fw);
+    if (newly_remove(fw, ref))
+        return;
     struct context *context = fw_context(fw, ref >> 16);
     struct task *task = fw_task(fw, ref);
     struct ready_class *ready = &fw->ready[task->engine_class];
@@ -229,7 +267,12 @@ void ready_remove(struct fw *fw, uint32_t ref)
     }
     uint32_t slot = fw->config.policy == FW_FIFO ? ref & 0xFFFFu : group_of(context, task);
     if (slot == (ref & 0xFFFFu)) {
-        ready_pop(fw, task->engine_class, ref);
+        if (fw->config.policy == FW_FIFO || task->next == NIL) {
+            ready_pop(fw, task->engine_class, ref);
+            return;
+        }
+        ready->count--;
+        replace_head(fw, &ready->level[task->priority], ref);
         return;
     }
     ready->count--;
