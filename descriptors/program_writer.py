@@ -1,5 +1,6 @@
 """Writing program files: a stream of tasks in, chunks out, nothing held but one chunk."""
 
+import contextlib
 import io
 import os
 import secrets
@@ -16,6 +17,7 @@ from tsemu.descriptors import program_layout as form
 from tsemu.descriptors import program_tables as tables_form
 from tsemu.descriptors.codes import MAX_PREDECESSORS
 from tsemu.descriptors.errors import ParseError
+from tsemu.descriptors.new_file import naming, place_for
 from tsemu.descriptors.program_check import Edges, Records, TaskRules, edge_starts
 from tsemu.descriptors.program_layout import CHUNK_EDGES, CHUNK_TASKS, TASK_DTYPE, SectionKind
 from tsemu.descriptors.program_tables import Buffer, Buffered, Stream, Tables
@@ -158,7 +160,8 @@ class ProgramWriter:
 
     The file appears at `path` when the block ends without an error, in place of what was there
     (a temporary file beside it is renamed); otherwise nothing is left behind. Raises `ParseError`
-    for a table that breaks a rule of the format, `OSError` when the file cannot be written.
+    for a table that breaks a rule of the format, `OSError` when the file cannot be written, or
+    when `path` is something that must not be replaced (a directory, a device). A link is followed.
 
     `meta` (a JSON object) may be changed until the block ends.
     """
@@ -180,7 +183,7 @@ class ProgramWriter:
             tuple(streams), tuple(classes), tuple(kernels), tuple(buffers), events
         )
         self._tables.check()
-        self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}.tmp")
+        self._target = self._temporary = self.path
         self._file: BinaryIO | None = None
         self._assembler: ProgramAssembler | None = None
 
@@ -210,15 +213,20 @@ class ProgramWriter:
         """
         if self._assembler is None:
             raise RuntimeError("ProgramWriter: add_tasks works inside its `with` block only")
-        self._assembler.add_tasks(tasks, edges, edge_counts)
+        with naming(self.path):
+            self._assembler.add_tasks(tasks, edges, edge_counts)
 
     def __enter__(self) -> Self:
-        self._file = self._temporary.open("xb")
-        try:
-            self._assembler = ProgramAssembler(self._file, self._tables, self.meta)
-        except BaseException:
-            self._discard()
-            raise
+        self._target = place_for(self.path)
+        name = f".{self._target.name[:200]}.{secrets.token_hex(6)}.tmp"
+        self._temporary = self._target.with_name(name)
+        with naming(self.path):
+            self._file = self._temporary.open("xb")
+            try:
+                self._assembler = ProgramAssembler(self._file, self._tables, self.meta)
+            except BaseException:
+                self._discard()
+                raise
         return self
 
     def __exit__(
@@ -232,16 +240,18 @@ class ProgramWriter:
         try:
             if kind is None:
                 self._assembler.meta = self.meta
-                self._assembler.finish()
-                self._file.close()
-                self._temporary.replace(self.path)
+                with naming(self.path):
+                    self._assembler.finish()
+                    self._file.close()
+                    self._temporary.replace(self._target)
         finally:
             self._discard()
 
     def _discard(self) -> None:
         self._assembler = None
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # what it could not write is thrown away
+                self._file.close()
             self._file = None
         self._temporary.unlink(missing_ok=True)
 

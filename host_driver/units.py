@@ -15,7 +15,7 @@ from tsemu.host_driver.errors import InvalidError
 NO_LIMIT = 0xFFFF_FFFF_FFFF_FFFF
 """Picoseconds that stand for the device's own limit."""
 PICOSECONDS = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
-_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ps|ns|us|ms|s)\s*")
+_TEXT = re.compile(r"\s*([0-9]{1,40}(?:\.[0-9]{1,40})?)\s*(ps|ns|us|ms|s)\s*")
 
 
 def picoseconds(value: int | str, field: str = "time") -> int:

@@ -5,6 +5,7 @@ reads them. A log appears under its name only when it is whole; until then, and 
 whatever had that name stays as it was.
 """
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from tsemu.descriptors.codes import Status
 from tsemu.descriptors.entries import CQE
+from tsemu.descriptors.new_file import naming, place_for
 
 Completions = NDArray[np.void]
 CQE_DTYPE: "np.dtype[Any]" = CQE.dtype
@@ -36,20 +38,19 @@ class CompletionLog:
     """
 
     def __init__(self, path: Path) -> None:
-        self._target = path.resolve()
-        if self._target.is_dir():
-            raise IsADirectoryError(f"{path} is a directory; name a file for the completion log")
-        if self._target.exists() and not self._target.is_file():
-            raise FileExistsError(f"{path} is not a regular file and would be replaced")
+        self._path = path
+        self._target = place_for(path)
         self._csv = self._target.suffix.lower() == ".csv"
         self._rows = 0
-        handle, name = tempfile.mkstemp(
-            prefix=f".{self._target.name}.", suffix=".part", dir=self._target.parent
-        )
+        with naming(path):
+            handle, name = tempfile.mkstemp(
+                prefix=f".{self._target.name[:200]}.", suffix=".part", dir=self._target.parent
+            )
         self._part = Path(name)
         self._file: BinaryIO = os.fdopen(handle, "wb")
         try:
-            self._write_header()
+            with naming(path):
+                self._write_header()
         except BaseException:
             self._discard()
             raise
@@ -65,7 +66,8 @@ class CompletionLog:
     ) -> None:
         try:
             if kind is None:
-                self._finish()
+                with naming(self._path):
+                    self._finish()
         finally:
             self._discard()
 
@@ -76,11 +78,12 @@ class CompletionLog:
 
     def write(self, completions: Completions) -> None:
         """Append completions, an array of the CQE type."""
-        if self._csv:
-            for first in range(0, len(completions), CSV_ROWS):
-                self._file.write(_csv_text(completions[first : first + CSV_ROWS]))
-        else:
-            self._file.write(np.ascontiguousarray(completions).tobytes())
+        with naming(self._path):
+            if self._csv:
+                for first in range(0, len(completions), CSV_ROWS):
+                    self._file.write(_csv_text(completions[first : first + CSV_ROWS]))
+            else:
+                self._file.write(np.ascontiguousarray(completions).tobytes())
         self._rows += len(completions)
 
     def _write_header(self) -> None:
@@ -111,7 +114,8 @@ class CompletionLog:
         self._part.replace(self._target)
 
     def _discard(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what it could not write is thrown away
+            self._file.close()
         self._part.unlink(missing_ok=True)
 
 

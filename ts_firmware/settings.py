@@ -5,12 +5,17 @@ what would have been right.
 """
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 U32 = 2**32 - 1
 SECOND_PS = 10**12
+_FACTOR = re.compile(
+    r"[0-9]{1,20}/[0-9]{1,20}|(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?"
+)
+"""Few digits: an exact number with an exponent of nine digits would fill the memory."""
 
 
 class ConfigError(ValueError):
@@ -86,11 +91,11 @@ def _whole(value: object) -> int | None:
 def paced_factor(mode: str) -> Fraction | None:
     """Return F of `paced:F`; None for another mode or a factor that is not from 1e-6 to 1e6."""
     name, _, factor = mode.partition(":")
-    if name != "paced":
+    if name != "paced" or not _FACTOR.fullmatch(factor or "1"):
         return None
     try:
         value = Fraction(factor or "1")
-    except (ValueError, ZeroDivisionError):
+    except ZeroDivisionError:
         return None
     return value if Fraction(1, 10**6) <= value <= 10**6 else None
 

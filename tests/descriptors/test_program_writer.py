@@ -1,5 +1,7 @@
 """Writing program files: golden bytes, chunks, replacement of files, refused input."""
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -229,6 +231,38 @@ def test_a_reader_keeps_the_replaced_file(tmp_path):
         write(path, [(task_array(5, value=2), None)])
         ((_, tasks, _),) = program.chunks()
         assert tasks["value"].tolist() == [1, 1, 1]
+
+
+def test_a_directory_and_a_device_are_not_replaced(tmp_path):
+    with pytest.raises(IsADirectoryError, match="name a file"), ProgramWriter(tmp_path):
+        pass
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(FileExistsError, match="would be replaced"), ProgramWriter(pipe):
+        pass
+    assert list(tmp_path.iterdir()) == [pipe]
+    assert pipe.is_fifo()
+
+
+def test_a_link_is_followed_not_replaced(tmp_path):
+    link = tmp_path / "link.tsp"
+    link.symlink_to(tmp_path / "real.tsp")
+    write(link, [(task_array(1), None)])
+    assert link.is_symlink()
+    assert (tmp_path / "real.tsp").is_file()
+
+
+def test_a_missing_folder_is_named_as_the_caller_named_it(tmp_path):
+    path = tmp_path / "no" / "a.tsp"
+    with pytest.raises(FileNotFoundError, match="create it first") as caught, ProgramWriter(path):
+        pass
+    assert str(path) in str(caught.value)
+    assert ".tmp" not in str(caught.value)
+
+
+def test_the_longest_name_of_a_file_can_be_written(tmp_path):
+    write(tmp_path / ("n" * 255), [(task_array(1), None)])
+    assert [len(path.name) for path in tmp_path.iterdir()] == [255]
 
 
 def test_meta_that_cannot_be_written_leaves_nothing_behind(tmp_path):

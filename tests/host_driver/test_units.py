@@ -29,7 +29,22 @@ def test_text_and_integer_agree(number, unit):
     assert picoseconds(f"{number}{unit}") == number * PICOSECONDS[unit]
 
 
-@pytest.mark.parametrize("bad", ["", "5", "5 parsecs", "us", "-1us", "0.5ps", "1e3us", 1.5, True])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "5",
+        "5 parsecs",
+        "us",
+        "-1us",
+        "0.5ps",
+        "1e3us",
+        1.5,
+        True,
+        "9" * 5000 + "us",
+        "\u0663us",
+    ],
+)
 def test_bad_times_name_field_value_and_remedy(bad):
     with pytest.raises(InvalidError) as caught:
         picoseconds(bad, "deadline")

@@ -1,6 +1,8 @@
 """The completion log: readable by NumPy and as text, whole or not there at all."""
 
 import csv
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -90,3 +92,24 @@ def test_directory_and_device_are_refused(tmp_path):
 def test_missing_folder_is_an_error_that_writes_nothing(tmp_path):
     with pytest.raises(FileNotFoundError):
         CompletionLog(tmp_path / "no" / "log.npy")
+
+
+class FullDisk:
+    """A file that has no room for anything."""
+
+    def write(self, _):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_names_the_log_and_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "log.csv"
+    log = CompletionLog(path)
+    log._file.close()
+    log._file = FullDisk()
+    with pytest.raises(OSError, match="No space left") as caught, log:
+        log.write(completions(5))
+    assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []

@@ -76,6 +76,8 @@ def test_a_choice_lists_what_there_is():
         ("paced:1e-6", Fraction(1, 10**6)),
         ("paced", 1),
         ("paced:3", 3),
+        ("paced:1/3", Fraction(1, 3)),
+        ("paced:.5", Fraction(1, 2)),
     ],
 )
 def test_a_pace_is_an_exact_factor(text, factor):
@@ -84,7 +86,21 @@ def test_a_pace_is_an_exact_factor(text, factor):
 
 
 @pytest.mark.parametrize(
-    "text", ["paced:0", "paced:-1", "paced:x", "paced:1e7", "paced:1e-7", "paced:nan", "fast", 3]
+    "text",
+    [
+        "paced:0",
+        "paced:-1",
+        "paced:x",
+        "paced:1e7",
+        "paced:1e-7",
+        "paced:nan",
+        "fast",
+        3,
+        "paced:1/0",
+        "paced:1e999999999",
+        "paced:1e-999999999",
+        "paced:" + "9" * 5000,
+    ],
 )
 def test_other_clock_modes_are_refused(text):
     with pytest.raises(ConfigError, match="lockstep, free"):
