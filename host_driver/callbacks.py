@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tsemu.host_driver._driver import lib
+from tsemu.host_driver._driver import ffi, lib
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,19 +33,21 @@ class Callbacks:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._waiting: dict[int, tuple[Task, list[Callable[[Task], object]]]] = {}
+        self._taken = ffi.new("uintptr_t *")  # the task whose callbacks run; Ctrl-C leaves it there
         self._raised = _Raised()
 
     def add(self, task: Task, function: Callable[[Task], object]) -> None:
         """Call `function(task)` once the task has ended; now, if that is known already."""
         address = task.record
         with self._lock:
-            entry = self._waiting.get(address)
-            if entry is not None:
-                entry[1].append(function)
+            # In this order, so that Ctrl-C in between leaves at most an entry without functions.
+            new = address not in self._waiting
+            _, functions = self._waiting.setdefault(address, (task, []))
+            if lib.handle_watch(self._gate, address) > 0 or functions:
+                functions.append(function)
                 return
-            if lib.handle_watch(self._gate, address) > 0:
-                self._waiting[address] = (task, [function])
-                return
+            if new:
+                del self._waiting[address]
         function(task)
 
     def discard(self, task: Task, function: Callable[[Task], object]) -> None:
@@ -56,20 +58,32 @@ class Callbacks:
                 entry[1].remove(function)
 
     def run(self) -> None:
-        """Run the callbacks of all tasks that have ended, in completion order."""
+        """Run the callbacks of all tasks that have ended, in completion order.
+
+        Ctrl-C, or a callback that exits, stops it; the next call goes on with what is left.
+        """
         with self._turn:
-            lib.handle_in_callback(self._gate, 1)
             try:
-                while address := lib.handle_take_callback(self._gate):
-                    with self._lock:
-                        task, functions = self._waiting.pop(address)
-                    for function in functions:
+                lib.handle_in_callback(self._gate, 1)
+                while lib.handle_take_callback(self._gate, self._taken):
+                    while (next_ := self._next(self._taken[0])) is not None:
+                        task, function = next_
                         try:
                             function(task)
                         except Exception as error:  # noqa: BLE001 - raised by the wait
                             self._raised.errors.append(error)
+                    self._taken[0] = 0
             finally:
                 lib.handle_in_callback(self._gate, 0)
+
+    def _next(self, address: int) -> tuple[Task, Callable[[Task], object]] | None:
+        """The task at `address` and its next callback; None, and the task is forgotten: no more."""
+        with self._lock:
+            entry = self._waiting.get(address)
+            if entry is not None and entry[1]:
+                return entry[0], entry[1].pop(0)
+            self._waiting.pop(address, None)
+            return None
 
     def left(self) -> list[Exception]:
         """What no wait of this thread has raised."""
@@ -83,6 +97,8 @@ class Callbacks:
         several as an `ExceptionGroup`. If the wait has an error of its own, theirs are its
         `__context__` and are named in its notes.
         """
+        if self._taken[0] and not self._turn.locked():
+            self.run()  # what an earlier wait was interrupted in
         errors = self._raised.errors
         if not errors:
             if error is not None:

@@ -143,14 +143,16 @@ static int handle_watch(struct handle_gate *gate, uintptr_t task)
     return code;
 }
 
-static uintptr_t handle_take_callback(struct handle_gate *gate)
+/* The next task whose callbacks have to run, in *task: a place of the caller's that survives if a
+ * signal ends him before he looks at it. Takes none while *task is not 0. False: there is none. */
+static int handle_take_callback(struct handle_gate *gate, uintptr_t *task)
 {
-    tsemu_context *context = handle_enter(gate);
+    tsemu_context *context = *task ? NULL : handle_enter(gate);
     if (context == NULL)
-        return 0;
-    uintptr_t task = (uintptr_t)driver_take_callback(context);
+        return *task != 0;
+    *task = (uintptr_t)driver_take_callback(context);
     handle_leave(gate);
-    return task;
+    return *task != 0;
 }
 
 static void handle_in_callback(struct handle_gate *gate, int inside)

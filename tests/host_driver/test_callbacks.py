@@ -10,6 +10,7 @@ from tsemu.host_driver import (
     InCallbackError,
     QueueFullError,
     TaskResetError,
+    callbacks,
     launches,
 )
 
@@ -164,3 +165,66 @@ def test_callbacks_of_tasks_that_a_lost_device_has_ended_run_before_the_error(se
 def launch_until_it_raises(stream):
     while True:
         stream.launch(cycles=1)
+
+
+def test_a_callback_that_exits_loses_no_other_callback(device, stream):
+    seen = []
+
+    def leave(_):
+        raise SystemExit(3)
+
+    first, second = stream.launch(cycles=1), stream.launch(cycles=1000)
+    for task in (first, second):
+        task.add_done_callback(seen.append)
+    first.add_done_callback(leave)
+    first.add_done_callback(seen.append)
+    with pytest.raises(SystemExit):
+        device.synchronize()
+    assert seen == [first]
+    device.synchronize()
+    assert seen == [first, first, second]
+
+
+@pytest.mark.parametrize("name", ["handle_watch", "handle_take_callback", "handle_in_callback"])
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_ctrl_c_when_the_library_returns_loses_no_callback(device, stream, monkeypatch, name, call):
+    library = InterruptedOnce(callbacks.lib, name, call)
+    monkeypatch.setattr(callbacks, "lib", library)
+    seen = []
+    first, second = stream.launch(cycles=1), stream.launch(cycles=1000)
+    for task in (first, second):
+        until_not_interrupted(lambda task=task: task.add_done_callback(seen.append))
+    until_not_interrupted(device.synchronize)
+    device.synchronize()
+    assert seen == [first, second]
+
+
+class InterruptedOnce:
+    """The library, but Ctrl-C is noticed when one call of one function returns."""
+
+    def __init__(self, library, name, call):
+        self._library = library
+        self._name = name
+        self._left = call
+
+    def __getattr__(self, name):
+        function = getattr(self._library, name)
+        if name != self._name:
+            return function
+
+        def interrupted(*arguments):
+            result = function(*arguments)
+            self._left -= 1
+            if self._left == 0:
+                raise KeyboardInterrupt
+            return result
+
+        return interrupted
+
+
+def until_not_interrupted(function):
+    while True:
+        try:
+            return function()
+        except KeyboardInterrupt:
+            continue
