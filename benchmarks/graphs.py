@@ -6,7 +6,7 @@ largest ratio to the optimum, and completions that came before one of their pred
 0). Optima are read from files named like Case50_8_OPT.csv beside the folder: lines
 `50/rand0000.stg,8,55`; a line with four fields has bounds only and is skipped.
 
-    python benchmarks/graphs.py ../shared/stg/50 [--cores 1 2 4 8 16 32] [--tsctl] [--limit N]
+    python benchmarks/graphs.py PATH/stg/50 [--cores 1 2 4 8 16 32] [--tsctl] [--limit N]
 
 With one core the optimum is the sum of the times, with more cores than the files know it is not
 known: then only the order is checked, and that no makespan is below the longest path.

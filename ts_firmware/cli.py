@@ -167,7 +167,7 @@ def presets(
     soc: Soc = "edge-2",
     as_json: Json = False,
 ) -> None:
-    """List the built-in SoCs; with --show one of them as a file to start from."""
+    """List the built-in SoCs, print one as a file, or list all keys."""
     if show is not None:
         load(show)
         _print((PRESETS / f"{show}.toml").read_text(encoding="utf-8").rstrip())

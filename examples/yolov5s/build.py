@@ -141,10 +141,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         works = frame(options.size)
         layers = yolov5s(options.size)
-        print(f"YOLOv5s at {options.size}x{options.size}: {len(layers)} layers,")
-        print(f"{sum(layer.parameters for layer in layers):,} parameters,")
-        print(f"{gflops(layers):.2f} GFLOPs per frame; {len(works)} tasks with")
-        print(f"{sum(work.blocks for work in works)} blocks per frame")
+        parameters = sum(layer.parameters for layer in layers)
+        blocks = sum(work.blocks for work in works)
+        size = f"{options.size}x{options.size}"
+        print(f"YOLOv5s at {size}: {len(layers)} layers, {parameters:,} parameters")
+        print(f"per frame: {gflops(layers):.2f} GFLOPs, {len(works)} tasks, {blocks} blocks")
         for form in FORMS:
             path = options.output / f"yolov5s-{form}.tsp"
             count = write_program(path, form, options.frames, options.in_flight, options.size)

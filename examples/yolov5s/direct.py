@@ -101,8 +101,10 @@ def main(arguments: list[str] | None = None) -> int:
             with Device.open(options.device, name=form) as device:
                 took.append(run(device, options.frames, depth))
             rate = options.frames / took[-1] * 1e12
-            print(f"{form}: {options.frames} frames in {took[-1] / 1e9:.3f} ms of the device's")
-            print(f"  time, {rate:.1f} frames/s, up to {depth} in flight")
+            print(
+                f"{form}: {options.frames} frames in {took[-1] / 1e9:.3f} ms of virtual time, "
+                f"{rate:.1f} frames/s, up to {depth} in flight"
+            )
     except TsemuError as error:
         sys.stderr.write(f"direct: {error}\n")
         return 1

@@ -1,11 +1,13 @@
 """The command line of `tsctl`: options in, one command called, exit code out."""
 
 import json
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from tsemu.descriptors.codes import ABI_MAJOR, ABI_MINOR
 from tsemu.runtime.program_build import write_program
 from tsemu.runtime.stg import read_stg
 from tsemu.runtime.tsctl import exits
@@ -45,6 +47,25 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tsctl {metadata.version('tsemu')}, protocol {ABI_MAJOR}.{ABI_MINOR}")
+        raise typer.Exit
+
+
+@app.callback()
+def tsctl(
+    version: Annotated[  # its callback does the work
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Options that come before the command."""
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Device = Annotated[

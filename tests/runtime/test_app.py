@@ -26,6 +26,12 @@ def tsctl(monkeypatch, capsys):
     return run
 
 
+def test_version(tsctl):
+    out = tsctl("--version").out
+    assert out.startswith("tsctl ")
+    assert "protocol 1." in out
+
+
 def program(path, *, blocks=1, engine="AICORE"):
     with ProgramWriter(path, classes=[engine]) as writer:
         writer.add_tasks(task_array(2, opcode=int(Opcode.KERNEL), cycles=1000, blocks=blocks))
