@@ -78,7 +78,8 @@ class TsemuError(Exception):
         where = f" ({', '.join(about)})" if about else ""
         what = self.message
         if self.field and self.field not in what:
-            what = f"{self.field} = {self.value!r}: {what}"
+            shown = "" if self.value is None else f" = {self.value!r}"
+            what = f"{self.field}{shown}: {what}"
         hint = f"; {self.hint}" if self.hint else ""
         return f"{self.name}: {what}{where}{hint}"
 

@@ -228,7 +228,8 @@ def find(key: str, classes: list[str]) -> Setting:
     known = all_keys(classes)
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
     near = f"did you mean {' or '.join(close)}? " if close else ""
-    raise ConfigError(key, None, "there is no such key", f"{near}keys: {', '.join(known)}")
+    hint = f"{near}`tsemu presets --keys --soc SOC` lists all keys"
+    raise ConfigError(key, None, "there is no such key", hint)
 
 
 def all_keys(classes: list[str]) -> list[str]:

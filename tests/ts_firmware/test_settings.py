@@ -107,10 +107,10 @@ def test_other_clock_modes_are_refused(text):
         SETTINGS["clock.mode"].check("clock.mode", text)
 
 
-def test_an_unknown_key_shows_close_ones_and_all():
+def test_an_unknown_key_shows_close_ones_and_where_all_are():
     with pytest.raises(ConfigError, match=r"did you mean classes\.aicore\.cores") as caught:
         find("classes.aicor.cores", ["aicore", "dma"])
-    assert all(key in caught.value.hint for key in all_keys(["aicore", "dma"]))
+    assert "tsemu presets --keys" in caught.value.hint
     assert caught.value.field == "classes.aicor.cores"
 
 
