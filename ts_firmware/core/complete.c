@@ -123,7 +123,7 @@ void complete_task(struct fw *fw, struct context *context, uint32_t slot)
     task->state = TASK_ENDED;
     task->order = context->completed++;
     stream->incomplete--;
-    if (stream->last_ticket == task->ticket) {
+    if (stream->last_slot == slot && stream->last_ticket == task->ticket) {
         stream->last_status = task->status;
         stream->last_order = task->order;
         stream->last_ancestor = task->ancestor; /* means something if it did not succeed */

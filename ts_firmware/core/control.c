@@ -89,9 +89,10 @@ static void stream_recover(struct fw *fw, struct context *context, const uint32_
     struct stream *stream = stream_named(fw, context, argument[0]);
     if (!stream)
         reply_status(reply, TSEMU_CONTROL_STATUS_BAD_VALUE, 0, argument[0]);
-    else if (stream->last_ticket && stream_failed(context, argument[0])) {
+    else if (stream->last_slot != NO_SLOT && stream_failed(context, argument[0])) {
         reply->argument[1] = stream->last_ticket; /* the driver forgets this one, no other */
-        stream->last_ticket = 0; /* the failure counts no more; what still runs keeps its order */
+        /* The failure counts no more; what still runs keeps its order. */
+        stream->last_slot = NO_SLOT;
     }
 }
 
@@ -102,7 +103,8 @@ static void event_create(struct fw *fw, struct context *context,
         struct event *event = context_event(context, id);
         if (event->used)
             continue;
-        *event = (struct event){.used = 1, .waiters = NO_SLOT, .poisoned = NO_SLOT};
+        *event = (struct event){
+            .used = 1, .last_slot = NO_SLOT, .waiters = NO_SLOT, .poisoned = NO_SLOT};
         reply_status(reply, TSEMU_CONTROL_STATUS_OK, id, 0);
         return;
     }

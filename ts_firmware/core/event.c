@@ -8,10 +8,11 @@ void event_admit_record(struct context *context, uint32_t slot)
 {
     struct task *task = context_task(context, slot);
     struct event *event = context_event(context, task->u.event.event);
-    struct task *last = context_task(context, event->last_slot);
     event->admitted = task->u.event.value;
     task->event_previous = NO_SLOT;
-    if (event->last_ticket && last->ticket == event->last_ticket && task_incomplete(last)) {
+    struct task *last =
+        event->last_slot == NO_SLOT ? NULL : context_task(context, event->last_slot);
+    if (last && last->ticket == event->last_ticket && task_incomplete(last)) {
         last->event_next = (uint16_t)slot;
         last->u.event.next_ticket = task->ticket;
         task->event_previous = event->last_slot;

@@ -108,7 +108,7 @@ static void find_failure(const struct context *context, const struct stream *str
         if (task_has_ended(task) && task->status != TSEMU_STATUS_OK)
             note_failure(failure, task->order, task->ancestor, task->ancestor_context);
     }
-    if (stream->in_order && stream->last_ticket && stream->last_status != NO_STATUS &&
+    if (stream->in_order && stream->last_slot != NO_SLOT && stream->last_status != NO_STATUS &&
         stream->last_status != TSEMU_STATUS_OK)
         note_failure(failure, stream->last_order, stream->last_ancestor,
                      stream->last_ancestor_context);
@@ -150,7 +150,7 @@ static void open_edges(struct fw *fw, struct context *context, struct task *task
 static void link_stream(struct context *context, struct stream *stream, struct task *task,
                         uint32_t slot)
 {
-    if (stream->last_ticket && stream->last_status == NO_STATUS) {
+    if (stream->last_slot != NO_SLOT && stream->last_status == NO_STATUS) {
         struct task *last = context_task(context, stream->last_slot);
         last->stream_next = (uint16_t)slot;
         last->stream_next_ticket = task->ticket;

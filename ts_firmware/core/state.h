@@ -96,8 +96,8 @@ struct stream {
     uint8_t used, in_order;
     uint16_t groups;         /* first group head of this stream in the ready queues */
     uint32_t incomplete;
-    uint32_t last_ticket;    /* last task admitted; 0: none, or forgotten by recover */
-    uint16_t last_slot;
+    uint32_t last_ticket;    /* last task admitted */
+    uint16_t last_slot;      /* NO_SLOT: there is none, or recover has forgotten it */
     uint16_t last_status;    /* NO_STATUS while it has not ended */
     uint32_t last_order;
     uint32_t last_ancestor;
@@ -109,8 +109,8 @@ struct event {
     uint8_t used, unused[3];
     uint32_t admitted;       /* highest value recorded by an admitted task */
     uint32_t reached;        /* highest value whose record has ended */
-    uint32_t last_ticket;    /* last record admitted; 0: none */
-    uint16_t last_slot;
+    uint32_t last_ticket;    /* last record admitted */
+    uint16_t last_slot;      /* NO_SLOT: there is none */
     uint16_t waiters;        /* pending waits, by event_next */
     uint16_t poisoned;       /* failed records whose slots are not used again, by event_next */
     uint16_t unused1;
