@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from tsemu.descriptors.codes import MAX_PREDECESSORS
 from tsemu.host_driver._driver import ffi
 from tsemu.host_driver.errors import InvalidError
+from tsemu.host_driver.event import Event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tsemu.host_driver.context import Context
     from tsemu.host_driver.task import Task
 
 
@@ -38,6 +40,18 @@ def addresses(after: Sequence[Task]) -> Any:  # noqa: ANN401 - a cffi array has 
             hint="join them in groups with stream.nop(after=...) first",
         )
     return ffi.new("uintptr_t[]", found)
+
+
+def event_number(context: Context, event: object) -> int:
+    """Number of an event for a task of `context`; raises `InvalidError` when it is no event."""
+    if not isinstance(event, Event):
+        raise InvalidError(
+            f"event {event!r} is no event",
+            field="event",
+            value=event,
+            hint="give what context.event() returned",
+        )
+    return event.number_in(context)
 
 
 def repeated(pattern: int | bytes) -> int:

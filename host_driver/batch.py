@@ -8,7 +8,7 @@ import numpy as np
 
 from tsemu.descriptors.codes import PENDING, Opcode
 from tsemu.host_driver._driver import ffi, lib
-from tsemu.host_driver.arguments import addresses
+from tsemu.host_driver.arguments import addresses, in_range
 from tsemu.host_driver.errors import InvalidError, task_error
 from tsemu.host_driver.units import limit
 
@@ -37,13 +37,17 @@ LAUNCH_DTYPE = _dtype()
 """NumPy type of a task of a batch: `tsemu_launch_desc` of `tsemu.h`, field by field."""
 
 
+MOST = 1 << 24
+"""Tasks in one array; far more than one batch takes, so that it can be cut into batches."""
+
+
 def launches(count: int, **fields: object) -> NDArray[np.void]:
     """Array of `count` tasks: kernels of one block at priority 3, other fields zero.
 
     `fields` set whole columns (numbers or arrays of `count`). Raises `InvalidError` for a field
-    that does not exist.
+    that does not exist, or a value that does not fit.
     """
-    tasks = np.zeros(count, LAUNCH_DTYPE)
+    tasks = np.zeros(in_range("count", count, 0, MOST), LAUNCH_DTYPE)
     tasks["opcode"] = Opcode.KERNEL
     tasks["blocks"] = 1
     tasks["priority"] = 3
@@ -55,7 +59,15 @@ def launches(count: int, **fields: object) -> NDArray[np.void]:
                 value=values,
                 hint=f"use one of {', '.join(LAUNCH_DTYPE.names or ())}",
             )
-        tasks[name] = values
+        try:
+            tasks[name] = values
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidError(
+                f"{name} {values!r} cannot be a column of {count} tasks ({error})",
+                field=name,
+                value=values,
+                hint=f"give one number that fits {LAUNCH_DTYPE[name]}, or {count} of them",
+            ) from error
     return tasks
 
 
@@ -163,7 +175,7 @@ def submit(
             "after": ffi.cast("tsemu_task *const *", handles),
             "after_count": len(handles),
             "status": ffi.from_buffer("uint16_t[]", status),
-            "block": block,
+            "block": bool(block),
         },
     )
     batch = Batch(context, record, status, tasks["stream"].copy())

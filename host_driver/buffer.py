@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from tsemu.host_driver.context import Context
     from tsemu.host_driver.info import ContextInfo
@@ -122,10 +122,19 @@ class Buffer:
         """Put an array into the buffer, from its start; converted to its dtype.
 
         For a device buffer that takes copy tasks in `stream` (None: the default one) and waits
-        for them. Raises `InvalidError` when the data is larger than the buffer.
+        for them. Raises `InvalidError` when the data is larger than the buffer, or cannot be
+        converted.
         """
         self.check()
-        flat = np.ascontiguousarray(data, self.dtype).reshape(-1).view(np.uint8)
+        try:
+            flat = np.ascontiguousarray(data, self.dtype).reshape(-1).view(np.uint8)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidError(
+                f"data cannot be an array of {self.dtype} ({error})",
+                field="data",
+                value=type(data).__name__,
+                hint="convert it first, or allocate a buffer of another dtype",
+            ) from error
         if flat.nbytes > self.nbytes:
             raise InvalidError(
                 f"data has {flat.nbytes} bytes, the buffer {self.nbytes}",
@@ -202,6 +211,19 @@ class Buffer:
                 else:
                     use.memcpy(staging, there, size).wait()
                     flat[start : start + size] = staging.array[:size]
+
+
+def element(dtype: DTypeLike) -> np.dtype[Any]:
+    """The dtype of a buffer's elements; raises `InvalidError` for what is none."""
+    try:
+        return np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(
+            f"dtype {dtype!r} is no NumPy type ({error})",
+            field="dtype",
+            value=dtype,
+            hint='use a dtype of plain numbers, such as "u1" or "float32"',
+        ) from error
 
 
 def allocate(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tsemu.descriptors.codes import WaitKind
 from tsemu.host_driver._driver import ffi, lib
+from tsemu.host_driver.arguments import in_range
 from tsemu.host_driver.errors import DeviceTimeoutError
 from tsemu.host_driver.units import NO_LIMIT, limit
 
@@ -49,7 +50,9 @@ class Completions:
         self._gate = context.gate
         self._entries = ffi.new("struct tsemu_cqe[]", AT_ONCE)
         self._at = self._count = 0
-        room = LAPS * context.info.slots if capacity is None else capacity
+        room = LAPS * context.info.slots
+        if capacity is not None:
+            room = in_range("capacity", capacity, context.info.slots, 0xFFFF_FFFF)
         code = lib.handle_keep_completions(self._gate, room)
         if code < 0:
             raise context.error(code)

@@ -11,8 +11,6 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from tsemu.descriptors.codes import PENDING, ControlKind, StreamFlag, WaitKind
 from tsemu.host_driver import batch, buffer, program
 from tsemu.host_driver._driver import ffi, lib
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    import numpy as np
     from numpy.typing import DTypeLike, NDArray
 
     from tsemu.descriptors.program import Program
@@ -234,7 +233,7 @@ class Context(Session):
         Raises `InvalidError` for a shape that makes no sense, `NoResourceError` naming the heap
         when it has no room.
         """
-        return buffer.allocate(self, shape, np.dtype(dtype), where)
+        return buffer.allocate(self, shape, buffer.element(dtype), where)
 
     def submit_batch(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from tsemu.descriptors.codes import ABI_MAJOR, ABI_MINOR
@@ -16,7 +17,7 @@ from tsemu.host_driver.errors import ClosedError, InvalidError, TsemuError, last
 from tsemu.host_driver.query import query_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -123,6 +124,7 @@ class Device:
             key: value for key, value in own.items() if value not in (None, {})
         }
         _check_options(options)
+        _check_soc(soc, settings)
         if parsed.kind == "unix":
             for key, value in given.items():
                 raise InvalidError(
@@ -329,16 +331,33 @@ def _check_name(name: str | None) -> str:
     if name is None:
         return ""
     given: object = name
-    length = len(given.encode()) if isinstance(given, str) else 0
-    if not 1 <= length <= LONGEST_NAME or "\0" in name:
+    length = len(given.encode(errors="replace")) if isinstance(given, str) else 0
+    if not 1 <= length <= LONGEST_NAME or not name.isprintable():
         raise InvalidError(
-            f"name {name!r} is not text of 1 to {LONGEST_NAME} bytes",
+            f"name {name!r} is not printable text of 1 to {LONGEST_NAME} bytes",
             field="name",
             value=name,
             limit=LONGEST_NAME,
             hint="choose a shorter name, or None for one made up by the device",
         )
     return name
+
+
+def _check_soc(soc: object, settings: object) -> None:
+    if soc is not None and not isinstance(soc, (str, os.PathLike)):
+        raise InvalidError(
+            f"soc {soc!r} is neither a preset nor a file",
+            field="soc",
+            value=soc,
+            hint='give a name such as "edge-2", or the path of a .toml file',
+        )
+    if settings is not None and not isinstance(settings, Mapping):
+        raise InvalidError(
+            f"settings {settings!r} is no mapping",
+            field="settings",
+            value=settings,
+            hint='give a dict such as {"classes.aicore.cores": 4}',
+        )
 
 
 def _check_options(options: Mapping[str, object]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsemu.descriptors.entries import CQE
-from tsemu.descriptors.program import Placement, resolve_references
+from tsemu.descriptors.program import Placement, Program, resolve_references
 from tsemu.descriptors.program_layout import WINDOW_LIMIT
 from tsemu.host_driver._driver import ffi, lib
 from tsemu.host_driver.errors import BusyError, ClosedError, InvalidError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsemu.descriptors.program import Program
     from tsemu.host_driver.buffer import Buffer
     from tsemu.host_driver.context import Context
     from tsemu.host_driver.event import Event
@@ -82,6 +81,14 @@ def run(
     themselves.
     """
     timeout_ps = limit(timeout)
+    given: object = work
+    if not isinstance(given, Program):
+        raise InvalidError(
+            f"work {given!r} is no program",
+            field="work",
+            value=given,
+            hint="open one with tsemu.descriptors.program.Program.open(path)",
+        )
     work.verify()
     with contextlib.ExitStack() as stack:
         runner = _Runner(context, work, stack, on_completions, progress)

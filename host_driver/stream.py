@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tsemu.descriptors.codes import PRIORITY_LEVELS, ControlKind, Opcode
 from tsemu.host_driver._driver import ffi, lib
-from tsemu.host_driver.arguments import addresses, in_range, repeated
+from tsemu.host_driver.arguments import addresses, event_number, in_range, repeated
 from tsemu.host_driver.buffer import Buffer, range_of
 from tsemu.host_driver.errors import InvalidError, in_terms_of
 from tsemu.host_driver.task import Task
@@ -211,7 +211,7 @@ class Stream:
                     value,
                     tag,
                 )
-        except (TypeError, OverflowError, AttributeError, KeyError):
+        except (TypeError, OverflowError, AttributeError, KeyError, ValueError):
             code = 1  # the slow path says which argument it was
         if code == 0 and task is not None:
             return task
@@ -325,7 +325,7 @@ class Stream:
 
     def record(self, event: Event, *, after: Sequence[Task] = (), block: bool = True) -> Task:
         """Record an event: it reaches its next value when this task has ended."""
-        number = event.number_in(self.context)
+        number = event_number(self.context, event)
         task = self._submit(Opcode.EVENT_RECORD, {"event": number}, after, None, 0, block=block)
         event.recorded(task)
         return task
@@ -335,12 +335,12 @@ class Stream:
 
         Later tasks of an in-order stream, and tasks with an edge to this one, start after it.
         """
-        number = event.number_in(self.context)
+        number = event_number(self.context, event)
         return self._submit(Opcode.EVENT_WAIT, {"event": number}, after, None, 0, block=block)
 
     def reset(self, event: Event, *, after: Sequence[Task] = (), block: bool = True) -> Task:
         """Cancel waits for values of the event that have not been submitted."""
-        number = event.number_in(self.context)
+        number = event_number(self.context, event)
         return self._submit(Opcode.EVENT_RESET, {"event": number}, after, None, 0, block=block)
 
     def nop(self, *, after: Sequence[Task] = (), tag: int = 0, block: bool = True) -> Task:
@@ -415,7 +415,7 @@ class Stream:
             ffi.cast("tsemu_task *const *", handles),
             len(handles),
             task.record,
-            block,
+            bool(block),
         )
         if code < 0:
             lib.handle_unused(task.record)

@@ -2,9 +2,10 @@
 
 import threading
 
+import numpy as np
 import pytest
 
-from tsemu.host_driver import DeviceTimeoutError, InvalidError, TaskTimeoutError
+from tsemu.host_driver import DeviceTimeoutError, InvalidError, TaskTimeoutError, launches
 
 
 def test_several_threads_launch_and_wait(either):
@@ -102,3 +103,35 @@ def test_the_context_is_a_context_manager(device):
         assert "inner" in repr(inner)
     assert not inner.is_open
     assert "closed" in repr(inner)
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda device: device.default_stream.record(None), "event"),
+        (lambda device: device.default_stream.wait(3), "event"),
+        (lambda device: device.default_stream.reset("e"), "event"),
+        (lambda device: device.default_stream.launch(cycles=1, blocks=np.array([1, 2])), "blocks"),
+        (lambda device: device.run_program("graph.tsp"), "work"),
+        (lambda device: device.completions("many"), "capacity"),
+        (lambda device: device.completions(-1), "capacity"),
+        (lambda device: device.alloc(4, dtype="nonsense"), "dtype"),
+        (lambda device: device.alloc(4).write("text"), "data"),
+        (lambda device: device.alloc(4).write(-1), "data"),
+        (lambda _: launches(-1), "count"),
+        (lambda _: launches(None), "count"),
+        (lambda _: launches(2, cycles=-1), "cycles"),
+        (lambda _: launches(2, cycles=[1, 2, 3]), "cycles"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_named(device, call, field):
+    with pytest.raises(InvalidError) as caught:
+        call(device)
+    assert caught.value.field == field
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("block", [None, 0, False, [], np.False_])
+def test_whether_to_block_is_what_is_true_in_python(small, block):
+    assert small.default_stream.nop(block=block).wait().ok
+    assert small.submit_batch(launches(2, cycles=1), block=block).wait().ok

@@ -61,6 +61,11 @@ def test_settings_reach_the_device():
         ({"name": ""}, "name"),
         ({"name": "x" * 64}, "name"),
         ({"name": "a\0b"}, "name"),
+        ({"name": "\ud800"}, "name"),
+        ({"name": "two\nlines"}, "name"),
+        ({"soc": 3}, "soc"),
+        ({"settings": 3}, "settings"),
+        ({"settings": "a=b"}, "settings"),
     ],
 )
 def test_bad_options_are_named(arguments, field):
