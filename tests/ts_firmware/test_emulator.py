@@ -85,6 +85,24 @@ def test_completions_do_not_tell_in_which_order_clients_have_connected(raw_clien
     assert found == completions_of_two(raw_client, ["b", "a"])
 
 
+def test_the_clock_starts_with_clients_that_are_there_and_not_with_one_that_came_twice(raw_client):
+    with Emulator("edge-2", {"scheduler.profile": "ideal"}, clients=2) as emulator:
+        emulator.open_context("a", SMALL).close()
+        links = [emulator.open_context("a", SMALL)]
+        clients = [raw_client(links[0].memory, emulator.run)]
+        clients[0].push(clients[0].sqe())
+        sequence = clients[0].post()
+        emulator.run()
+        assert not clients[0].answered(sequence)
+        links.append(emulator.open_context("b", SMALL))
+        clients.append(raw_client(links[1].memory, emulator.run))
+        clients[1].post()
+        assert clients[0].answer(sequence) == Answer.MET
+        for client, link in zip(clients, links, strict=True):
+            client.close()
+            link.close()
+
+
 def test_clients_without_a_name_get_one(emulator):
     names = {emulator.open_context(options=SMALL).name for _ in range(3)}
     assert len(names) == 3

@@ -23,6 +23,8 @@ static void lay_out(const struct fw *fw, struct context *context,
         context->nodes + rounded((uint64_t)config->edge_nodes * sizeof(struct edge_node));
     context->events =
         context->streams + rounded((uint64_t)fw->config.max_streams * sizeof(struct stream));
+    for (uint32_t i = 0; i < sizeof context->name; i++)
+        context->name[i] = (uint8_t)config->name[i];
     context->slots = config->slots;
     context->window = config->window;
     context->sq_entries = config->sq_entries;
@@ -77,7 +79,7 @@ static void fill_page(const struct fw *fw, const struct context *context,
     page->edge_nodes = config->edge_nodes;
     page->wait_slots = TSEMU_MAX_WAITS;
     for (uint32_t i = 0; i < sizeof page->name; i++)
-        page->name[i] = (uint8_t)config->name[i];
+        page->name[i] = context->name[i];
     for (uint32_t c = 0; c < fw->config.class_count; c++) {
         const struct fw_class *class = &fw->config.classes[c];
         for (uint32_t i = 0; i < sizeof class->name; i++)
@@ -92,9 +94,10 @@ static void fill_page(const struct fw *fw, const struct context *context,
 
 static int compare_names(const struct fw *fw, uint32_t a, uint32_t b)
 {
-    const uint8_t *left = context_page(fw, fw_context(fw, a))->name;
-    const uint8_t *right = context_page(fw, fw_context(fw, b))->name;
-    for (uint32_t i = 0; i < 64u; i++)
+    const struct context *context = fw_context(fw, a);
+    const uint8_t *left = context->name;
+    const uint8_t *right = fw_context(fw, b)->name;
+    for (uint32_t i = 0; i < sizeof context->name; i++)
         if (left[i] != right[i])
             return left[i] < right[i] ? -1 : 1;
     return 0;
@@ -113,7 +116,6 @@ void fw_context_open(struct fw *fw, uint32_t id, uint64_t offset,
     fw->context_offset[id] = offset;
     struct context *context = fw_context(fw, id);
     context->id = id;
-    context->open = 1;
     context->parked_first = context->parked_last = NIL;
     lay_out(fw, context, config);
     fill_page(fw, context, config);
@@ -173,8 +175,4 @@ void fw_context_view(const struct fw *fw, uint32_t id, struct fw_context_view *v
     for (uint32_t bits = context->posted; bits; bits &= bits - 1u)
         view->waits++;
     view->published = context->cq_published;
-    view->open = context->open;
-    view->closing = context->closing;
-    view->blocked = context->blocked;
-    view->stuck_in_pipe = fw_client_waits(fw, id) && !context->posted;
 }

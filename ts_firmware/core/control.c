@@ -180,10 +180,8 @@ static void statistics(struct fw *fw, struct context *context,
     reply->argument[5] = (uint32_t)(fw->hal->now >> 32);
 }
 
-static uint32_t fault_of(const struct context *context,
-                         const struct tsemu_control_message *request)
+static uint32_t fault_of(const struct tsemu_control_message *request)
 {
-    (void)context;
     if (request->magic != TSEMU_CONTROL_MAGIC)
         return TSEMU_CONTROL_STATUS_BAD_MAGIC;
     if (request->crc != hal_crc32c_entry(request, MESSAGE_CRC_OFFSET))
@@ -237,7 +235,7 @@ void control_request(struct fw *fw, struct context *context)
     struct tsemu_control_page *page = context_page(fw, context);
     _Alignas(8) struct tsemu_control_message request; /* the CRC is taken by words of 8 bytes */
     tsemu_entry_copy(&request, &page->request);
-    uint32_t fault = fault_of(context, &request);
+    uint32_t fault = fault_of(&request);
     if (fault == TSEMU_CONTROL_STATUS_OK && context->control_done &&
         context->control_token == request.token) {
         tsemu_entry_copy(&page->reply, &context->reply);

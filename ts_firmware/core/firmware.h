@@ -21,7 +21,7 @@ struct fw_config {
     struct fw_class classes[TSEMU_MAX_CLASSES];
     uint32_t policy;
     uint32_t clock_mode;
-    uint32_t max_contexts, max_streams, max_events;
+    uint32_t max_streams, max_events;
     uint32_t alignment;
     uint64_t poll_cost, wait_limit, ageing;             /* picoseconds */
     uint64_t host_task, host_call;                      /* picoseconds */
@@ -78,7 +78,6 @@ bool fw_client_waits(const struct fw *fw, uint32_t context);
 
 struct fw_context_view {
     uint32_t admitted, completed, incomplete, state, waits, published;
-    bool open, closing, blocked, stuck_in_pipe;
 };
 void fw_context_view(const struct fw *fw, uint32_t context, struct fw_context_view *view);
 uint64_t fw_dispatched(const struct fw *fw);

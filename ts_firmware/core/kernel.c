@@ -10,7 +10,7 @@ static void task_cores(struct fw *fw)
         dispatch_collect(fw);
 }
 
-static void describe(const struct fw *fw, const struct context *context, struct hal_client *client)
+static void describe(const struct context *context, struct hal_client *client)
 {
     client->context = context->id;
     client->submitted = context->position;
@@ -26,7 +26,6 @@ static void describe(const struct fw *fw, const struct context *context, struct 
     for (uint32_t bits = context->posted; bits; bits &= bits - 1u)
         if (!(context->waits[__builtin_ctz(bits)].flags & TSEMU_WAIT_FLAG_LAUNCH))
             client->waits_for_result = true;
-    (void)fw;
 }
 
 /* Take what is there. True when a wait was answered, so that there may be more at once. */
@@ -62,7 +61,7 @@ static bool task_input(struct fw *fw)
             if (context->blocked && !context->refused)
                 break; /* settled: its next entry is there and cannot be admitted now */
             struct hal_client client;
-            describe(fw, context, &client);
+            describe(context, &client);
             state = hal_client_settled(fw->hal, &client);
             if (state == HAL_UNSETTLED)
                 return false;
@@ -151,7 +150,7 @@ bool fw_any_input(const struct fw *fw)
 
 void fw_client(const struct fw *fw, uint32_t id, struct hal_client *client)
 {
-    describe(fw, fw_context(fw, id), client);
+    describe(fw_context(fw, id), client);
 }
 
 uint64_t fw_size(void)

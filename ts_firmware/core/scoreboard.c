@@ -12,7 +12,6 @@ static void set_operands(const struct context *context, struct task *task)
         task->u.kernel.cycles = sqe->cycles;
         task->u.kernel.bytes_read = sqe->bytes_read;
         task->u.kernel.bytes_written = sqe->bytes_written;
-        task->u.kernel.kernel = sqe->kernel;
         break;
     case TSEMU_OPCODE_MEMCPY:
     case TSEMU_OPCODE_MEMSET:

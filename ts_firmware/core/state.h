@@ -59,7 +59,6 @@ struct task {
     union {
         struct {
             uint32_t cycles, bytes_read, bytes_written;
-            uint16_t kernel, block_failed;
         } kernel;
         struct {
             uint64_t destination, length;
@@ -142,7 +141,8 @@ struct head {
 
 struct context {
     uint32_t id;
-    uint8_t open, closing, errored;
+    uint8_t name[64];        /* the firmware's own copy: the client can write to the page */
+    uint8_t closing, errored;
     uint8_t blocked;         /* the next entry is there and cannot be admitted now */
     uint8_t tries;           /* refusals of the entry at the head */
     uint16_t posted;         /* bit per posted wait */

@@ -46,7 +46,7 @@ static bool reserve_arena(struct device *dev, const struct fw_config *config)
 {
     dev->context_offset = geometry_pages(fw_size());
     dev->context_stride = geometry_pages(geometry_largest_context(&dev->config, config));
-    dev->arena_size = dev->context_offset + dev->context_stride * config->max_contexts;
+    dev->arena_size = dev->context_offset + dev->context_stride * dev->config.max_contexts;
     void *arena = mmap(NULL, dev->arena_size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     dev->arena = arena == MAP_FAILED ? NULL : arena;
@@ -121,11 +121,9 @@ static int open_locked(struct device *dev, const struct device_context_options *
     memset(slot, 0, sizeof *slot);
     slot->open = true;
     slot->process = options->process;
-    slot->memory_size = size;
     slot->interrupt_fd = options->interrupt_fd;
     memcpy(slot->name, options->name, sizeof slot->name);
     dev->hal.window[id] = memory;
-    dev->opened++;
     geometry_lay_out(&dev->config, options, &context);
     fw_context_open(dev->fw, id, dev->context_offset + id * dev->context_stride, &context);
     return (int)id;
@@ -143,8 +141,10 @@ int device_context_open(device *dev, const struct device_context_options *option
 void device_context_close(device *dev, int context)
 {
     pthread_mutex_lock(&dev->lock);
-    if (context >= 0 && context < DEVICE_MAX_CONTEXTS && dev->contexts[context].open)
+    if (context >= 0 && context < DEVICE_MAX_CONTEXTS && dev->contexts[context].open) {
+        dev->contexts[context].left = true;
         fw_context_close(dev->fw, (uint32_t)context);
+    }
     pthread_mutex_unlock(&dev->lock);
 }
 
@@ -169,7 +169,6 @@ void device_status(device *dev, struct device_status *status)
     pthread_mutex_lock(&dev->lock);
     memset(status, 0, sizeof *status);
     status->now_ps = dev->hal.now;
-    status->wall_wait_ns = dev->wall_wait_ns;
     status->instants = dev->instants;
     status->hold_limits = dev->hold_limits;
     status->dispatched = fw_dispatched(dev->fw);

@@ -74,8 +74,8 @@ enum device_error {
 enum device_reason {
     DEVICE_SLICE = 1,   /* the slice of wall time is over; call again */
     DEVICE_IDLE = 2,    /* nothing to do until a client acts: sleep on the doorbells */
-    DEVICE_HELD = 3,    /* a client holds the clock: sleep, but at most `wall_wait_ns` */
-    DEVICE_TIMER = 4,   /* virtual time follows wall time: sleep at most `wall_wait_ns` */
+    DEVICE_HELD = 3,    /* a client holds the clock: device_serve knows how long to sleep */
+    DEVICE_TIMER = 4,   /* virtual time follows wall time: the same */
     DEVICE_PANIC = 5,   /* the firmware found its own state damaged; `device_panic_text` */
     DEVICE_OUTSIDE = 6  /* device_serve only: something that the device does not know of */
 };
@@ -91,7 +91,6 @@ struct device_serving {
 
 struct device_status {
     uint64_t now_ps;
-    uint64_t wall_wait_ns;      /* with HELD and TIMER */
     uint64_t admitted, completed, instants, hold_limits, dispatched;
     uint32_t contexts, cores;
 };

@@ -151,7 +151,6 @@ void geometry_firmware(const struct device_config *config, struct fw_config *fw)
     }
     fw->policy = config->policy;
     fw->clock_mode = config->clock_mode;
-    fw->max_contexts = config->max_contexts;
     fw->max_streams = config->max_streams;
     fw->max_events = config->max_events;
     fw->alignment = config->alignment;

@@ -16,7 +16,10 @@ static const struct tsemu_control_page *page_of(const struct device *dev, uint32
 bool hal_clock_started(struct hal *hal)
 {
     struct device *dev = (struct device *)hal;
-    if (!dev->started && dev->opened >= dev->config.clients)
+    uint32_t here = 0;
+    for (uint32_t id = 0; !dev->started && id < dev->config.max_contexts; id++)
+        here += dev->contexts[id].open && !dev->contexts[id].left;
+    if (!dev->started && here >= dev->config.clients)
         dev->started = true;
     return dev->started;
 }

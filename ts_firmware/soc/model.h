@@ -52,8 +52,8 @@ struct soc_core {
 
 struct soc_context {
     bool open;
+    bool left;              /* its client is gone; its last blocks run */
     uint64_t process;
-    uint64_t memory_size;
     int interrupt_fd;
     char name[DEVICE_NAME_BYTES];
     bool hold_broken;       /* the hold's wall-clock limit passed; until the client acts again */
@@ -74,7 +74,6 @@ struct device {
     uint32_t done[HAL_CORES];
     uint32_t done_head, done_count;
     struct soc_context contexts[DEVICE_MAX_CONTEXTS];
-    uint32_t opened;        /* contexts ever opened, for the start with --clients */
     bool started;
     pthread_mutex_t lock;
     bool sleeping;          /* the contexts' sleep flags are set */
