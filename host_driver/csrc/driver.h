@@ -92,7 +92,6 @@ int driver_watch(tsemu_context *context, tsemu_task *task);
 void driver_drop_handle(tsemu_context *context, tsemu_task *task);
 /* The calling thread runs a callback: launches do not wait, waits are TSEMU_E_IN_CALLBACK. */
 void driver_in_callback(tsemu_context *context, int inside);
-void driver_expect(tsemu_context *context, int more);   /* awaitables pending: +1 / -1 */
 
 /* Completions kept for next_completion and the completion iterator: off by default, because they
  * are a queue; on, the driver keeps those of handles and batches, at most `capacity` (at least the

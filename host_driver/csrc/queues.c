@@ -86,13 +86,6 @@ void driver_drop_handle(tsemu_context *c, tsemu_task *task)
     context_unlock(c);
 }
 
-void driver_expect(tsemu_context *c, int more)
-{
-    context_lock(c);
-    c->pending += (uint32_t)more;
-    context_unlock(c);
-}
-
 void kept_push(struct tsemu_context *c, const struct tsemu_cqe *cqe)
 {
     struct kept_queue *kept = &c->kept;

@@ -81,6 +81,5 @@ struct fw_context_view {
 };
 void fw_context_view(const struct fw *fw, uint32_t context, struct fw_context_view *view);
 uint64_t fw_dispatched(const struct fw *fw);
-bool fw_core_busy(const struct fw *fw, uint32_t core);
 
 #endif

@@ -191,8 +191,3 @@ uint64_t fw_dispatched(const struct fw *fw)
 {
     return fw->dispatched;
 }
-
-bool fw_core_busy(const struct fw *fw, uint32_t core)
-{
-    return fw->cores[core].task != NIL;
-}

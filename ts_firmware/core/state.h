@@ -332,7 +332,6 @@ bool wait_answer_met(struct fw *fw, struct context *context);
 bool wait_expire(struct fw *fw, struct context *context);
 void wait_answer(struct fw *fw, struct context *context, uint32_t index, uint32_t reason);
 uint64_t wait_next_deadline(const struct fw *fw);
-void wait_answer_all(struct fw *fw, struct context *context, uint32_t reason);
 /* control.c */
 void control_request(struct fw *fw, struct context *context);
 void control_cancel_all(struct fw *fw, struct context *context, uint16_t status);

@@ -131,12 +131,6 @@ void wait_answer(struct fw *fw, struct context *context, uint32_t index, uint32_
     complete_interrupt(fw, context);
 }
 
-void wait_answer_all(struct fw *fw, struct context *context, uint32_t reason)
-{
-    for (uint32_t bits = context->posted; bits; bits &= bits - 1u)
-        wait_answer(fw, context, (uint32_t)__builtin_ctz(bits), reason);
-}
-
 static void start_deadline(struct fw *fw, struct wait *wait)
 {
     if (wait->started)

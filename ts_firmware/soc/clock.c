@@ -7,7 +7,6 @@
 #include <time.h>
 #include <tsemu/ring.h>
 
-#define PS_PER_NS 1000u
 #define LOOK_AT_WALL_EVERY 256u
 
 #if defined(__x86_64__)
