@@ -2,9 +2,9 @@
 
 No rings, no checks, no driver, nobody on the other side: what an engineer writes to see how a
 graph runs on eight cores. Input and output are those of a run on the device: each task's cycles
-and predecessors in, each task's core, start and end out, in order of completion. Lists of cycles
-and predecessors are made before the time runs; resolving the edges is part of the work, as it is
-on the device.
+and predecessors in, each task's core (the lowest-numbered idle one), start and end out, in order
+of completion. Lists of cycles and predecessors are made before the time runs; resolving the edges
+is part of the work, as it is on the device.
 
     python baseline_heapq.py [independent|streams|layered] [TASKS]
 """
@@ -42,14 +42,14 @@ def simulate(cycles: list[int], predecessors: list[list[int]], cores: int) -> li
     while True:
         while ready and idle:
             task = take()
-            heappush(running, (now + cycles[task], task, idle.pop(), now))
+            heappush(running, (now + cycles[task], task, heappop(idle), now))
         if not running:
             return completions
         now = running[0][0]
         while running and running[0][0] == now:  # all that ends together, then one dispatch
             _, task, core, start = heappop(running)
             done((task, core, start, now))
-            idle.append(core)
+            heappush(idle, core)
             for successor in find(task, ()):
                 if waiting[successor] == 1:
                     ready.append(successor)

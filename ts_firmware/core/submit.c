@@ -287,6 +287,9 @@ static bool fetch(struct fw *fw, struct context *context)
     }
     head->valid = true;
     head->cost_known = false;
+    const struct task *task = context_task(context, head->entry.sqe.slot);
+    __builtin_prefetch(task, 1); /* mostly it is admitted at the next instant */
+    __builtin_prefetch(&task->start, 1);
     return true;
 }
 
