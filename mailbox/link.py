@@ -23,6 +23,8 @@ from tsemu.mailbox.poller import READ, WRITE, Poller
 CHUNK = 16 * 1024
 SPARE_CONNECTIONS = 64
 """Connections beyond one per context: observers, and clients in the handshake."""
+RESUME_S = 1.0
+"""Time after which the link listens again when it had no file descriptors left, in seconds."""
 IDLE_OBSERVER_S = 600.0
 
 
@@ -100,7 +102,8 @@ class Link:
         self._clock = clock
         self._connections: dict[int, Connection] = {}
         self._parked: list[Connection] = []
-        poller.watch(listener.socket.fileno(), READ, lambda _: self._accept())
+        self._resume_at: float | None = None
+        self._listen()
 
     @property
     def connections(self) -> int:
@@ -109,7 +112,8 @@ class Link:
 
     def close(self) -> None:
         """Close every connection and stop listening. The service is not told."""
-        self._poller.forget(self._listener.socket.fileno())
+        if self._resume_at is None:
+            self._poller.forget(self._listener.socket.fileno())
         self._listener.close()
         for connection in list(self._connections.values()):
             connection.context = None
@@ -127,6 +131,12 @@ class Link:
         """Close what has run out of time. Returns the seconds until the next limit, or None."""
         now = self._clock()
         nearest: float | None = None
+        if self._resume_at is not None:
+            if self._resume_at <= now:
+                self._resume_at = None
+                self._listen()
+            else:
+                nearest = self._resume_at - now
         for connection in list(self._connections.values()):
             if connection.context is not None and not connection.received and not connection.unsent:
                 continue  # an open context has no time limit
@@ -146,6 +156,9 @@ class Link:
         )
         self._refuse(connection, busy)
 
+    def _listen(self) -> None:
+        self._poller.watch(self._listener.socket.fileno(), READ, lambda _: self._accept())
+
     def _accept(self) -> None:
         for _ in range(16):  # others want to be served too
             try:
@@ -153,7 +166,11 @@ class Link:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:
-                return  # out of descriptors: the client waits in the backlog
+                # Out of descriptors: clients wait in the backlog, and the listener, which stays
+                # readable, is not looked at for a while.
+                self._poller.forget(self._listener.socket.fileno())
+                self._resume_at = self._clock() + RESUME_S
+                return
             accepted.settimeout(0)
             process, user = _peer(accepted)
             connection = Connection(accepted, process, self._clock() + self._handshake_s)

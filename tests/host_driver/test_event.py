@@ -90,6 +90,20 @@ def test_reset_cancels_waits_for_values_not_submitted(device):
         wait.wait()
 
 
+def test_reset_cancels_waits_whose_edges_are_open(device):
+    one, two = device.create_stream(), device.create_stream()
+    event = device.event()
+    two.launch(cycles=100_000)
+    wait = two.wait(event)  # admitted, but behind a task that runs
+    reset = one.reset(event)
+    later = device.create_stream().wait(event)  # launched after the reset: not its business
+    with pytest.raises(TaskCancelledError):
+        wait.wait()
+    assert wait.end_ps >= reset.end_ps
+    one.record(event).wait()
+    later.wait()
+
+
 def test_an_event_with_waiters_is_not_destroyed(device):
     stream = device.create_stream()
     event = device.event()

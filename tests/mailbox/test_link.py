@@ -1,7 +1,9 @@
 """The socket link, one step at a time: no thread, no second process, no waiting."""
 
+import contextlib
 import json
 import os
+import resource
 import socket
 from pathlib import Path
 
@@ -372,3 +374,29 @@ def test_another_user_is_told_so(bench):
     os.close(connected)
     os.close(report)
     assert bench.device.requests == []
+
+
+def test_without_descriptors_the_listener_rests_and_serves_later(bench):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(bench.path))
+    client.settimeout(0)
+    bench.clients.append(client)
+    used = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - a pseudo folder
+    fillers = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                fillers.append(os.dup(0))
+        bench.step()  # it comes to rest although the listener stays readable
+        assert bench.link.connections == 0
+        assert bench.link.expire() == pytest.approx(link.RESUME_S)
+    finally:
+        for fd in fillers:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    bench.now += link.RESUME_S
+    bench.link.expire()
+    bench.step()
+    assert bench.link.connections == 1

@@ -255,6 +255,26 @@ def test_the_slot_of_a_completion_that_is_still_parked_is_in_use(emulator, raw_c
     link.close()
 
 
+@pytest.mark.parametrize("head", [7, 0x8000_0000, 0xFFFF_FFFF])
+def test_a_completion_head_that_cannot_be_is_no_news(emulator, raw_client, head):
+    """The device comes to rest, and goes on when the head is right again."""
+    link = emulator.open_context("raw", {**OPTIONS, "cq_entries": 2})
+    client = raw_client(link.memory, emulator.run)
+    client.push(*[client.sqe() for _ in range(6)])
+    assert client.wait() == Answer.MET
+    client.word("cq_head").store(head)
+    emulator.run()  # returns
+    assert client.word("cq_tail").load() == 2
+    client.word("cq_head").store(0)
+    got = []
+    for _ in range(6):
+        got += client.completions()["ticket"].tolist()
+        emulator.run()
+    assert got == [1, 2, 3, 4, 5, 6]
+    client.close()
+    link.close()
+
+
 def hostile_step(random, mad, ends_at):
     """Some tasks that may be wrong, a wait now and then, and random words over page and rings."""
     room = mad.sq.entries - (mad.sq.tail.load() - mad.sq.head.load()) % 2**32

@@ -27,13 +27,24 @@ void complete_publish(struct fw *fw, struct context *context)
         complete_interrupt(fw, context);
 }
 
+/* The host's head, read once. One that cannot be (behind the last one, or ahead of the tail) counts
+ * as the last one. */
+static uint32_t read_head(const struct fw *fw, const struct context *context)
+{
+    uint32_t head = tsemu_load_acquire(&context_page(fw, context)->cq_head);
+    return head - context->cq_head <= context->cq_tail - context->cq_head ? head : context->cq_head;
+}
+
+bool complete_room_came(const struct fw *fw, const struct context *context)
+{
+    return read_head(fw, context) != context->cq_head;
+}
+
 static bool has_room(struct fw *fw, struct context *context)
 {
     if (context->cq_tail - context->cq_head < context->cq_entries)
         return true;
-    uint32_t head = tsemu_load_acquire(&context_page(fw, context)->cq_head);
-    if (context->cq_tail - head <= context->cq_entries) /* else nonsense: keep the old value */
-        context->cq_head = head;
+    context->cq_head = read_head(fw, context);
     return context->cq_tail - context->cq_head < context->cq_entries;
 }
 
@@ -148,7 +159,7 @@ static void run_without_core(struct fw *fw, struct context *context, uint32_t sl
         return;
     if (task->status == NO_STATUS) {
         if (task->opcode == TSEMU_OPCODE_EVENT_RESET)
-            event_reset(fw, context, task->u.event.event);
+            event_reset(fw, context, slot);
         task->status = TSEMU_STATUS_OK;
     }
     task->end = fw->hal->now;

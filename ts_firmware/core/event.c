@@ -160,18 +160,20 @@ void event_slot_reused(struct context *context, uint32_t slot)
         *link = task->event_next;
 }
 
-/* Waits for values that no admitted task records end CANCELLED; the value stays. */
-void event_reset(struct fw *fw, struct context *context, uint32_t id)
+/* Waits admitted before the reset, for values that no admitted task records, end CANCELLED, whether
+ * their edges are closed or not; the value stays. */
+void event_reset(struct fw *fw, struct context *context, uint32_t reset_slot)
 {
-    const struct event *event = context_event(context, id);
-    uint16_t waiting = event->waiters;
-    while (waiting != NO_SLOT) {
-        const struct task *waiter = context_task(context, waiting);
-        uint16_t next = waiter->event_next;
-        if (tsemu_after(waiter->u.event.value, event->admitted))
-            scoreboard_abort(fw, context, waiting, TSEMU_STATUS_CANCELLED, waiter->ticket,
+    const struct task *reset = context_task(context, reset_slot);
+    const struct event *event = context_event(context, reset->u.event.event);
+    for (uint32_t slot = 0; slot < context->slots; slot++) {
+        const struct task *wait = context_task(context, slot);
+        if (task_incomplete(wait) && wait->opcode == TSEMU_OPCODE_EVENT_WAIT &&
+            wait->u.event.event == reset->u.event.event &&
+            tsemu_after(reset->ticket, wait->ticket) &&
+            tsemu_after(wait->u.event.value, event->admitted))
+            scoreboard_abort(fw, context, slot, TSEMU_STATUS_CANCELLED, wait->ticket,
                              TSEMU_OWN_CONTEXT);
-        waiting = next;
     }
 }
 

@@ -133,7 +133,7 @@ bool fw_input_changed(const struct fw *fw, uint32_t id)
         return true;
     if (context->refused)
         return !context->errored && tsemu_load_acquire(&page->refusal_seen) == context->refusal;
-    if (context->parked && tsemu_load_acquire(&page->cq_head) != context->cq_head)
+    if (context->parked && complete_room_came(fw, context))
         return true;
     /* Behind an entry that cannot be admitted now, nothing is read: a new tail is no news. */
     return (!context->blocked && tsemu_load_acquire(&page->sq_tail) != context->tail) ||

@@ -308,6 +308,7 @@ void dispatch_stop(struct fw *fw, struct context *context, uint32_t slot);
 void complete_task(struct fw *fw, struct context *context, uint32_t slot);
 bool complete_retire(struct fw *fw);
 bool complete_unpark(struct fw *fw, struct context *context);
+bool complete_room_came(const struct fw *fw, const struct context *context);
 void complete_publish(struct fw *fw, struct context *context);
 void complete_interrupt(struct fw *fw, struct context *context);
 /* event.c */
@@ -319,7 +320,7 @@ bool event_try_wait(struct fw *fw, struct context *context, uint32_t slot);
 void event_record_ended(struct fw *fw, struct context *context, uint32_t slot);
 void event_forget_waiter(struct fw *fw, struct context *context, uint32_t slot);
 void event_slot_reused(struct context *context, uint32_t slot);
-void event_reset(struct fw *fw, struct context *context, uint32_t event);
+void event_reset(struct fw *fw, struct context *context, uint32_t reset_slot);
 bool event_destroy(struct context *context, uint32_t event, uint32_t *user);
 /* timer.c */
 enum timer_list { TIMER_EVENTS, TIMER_BLOCKS };
