@@ -88,8 +88,6 @@ tsemu_task *driver_take_callback(tsemu_context *context);
 /* Ask for a callback after the launch: 1 when the task is still pending (it will be returned by
  * driver_take_callback), 0 when it has been consumed. At launch: set bit 0 of task->flags. */
 int driver_watch(tsemu_context *context, tsemu_task *task);
-/* The handle's memory goes away: the driver will not write to it any more. */
-void driver_drop_handle(tsemu_context *context, tsemu_task *task);
 /* The calling thread runs a callback: launches do not wait, waits are TSEMU_E_IN_CALLBACK. */
 void driver_in_callback(tsemu_context *context, int inside);
 

@@ -69,23 +69,6 @@ int driver_watch(tsemu_context *c, tsemu_task *task)
     return watched;
 }
 
-void driver_drop_handle(tsemu_context *c, tsemu_task *task)
-{
-    struct callback_queue *queue = &c->callbacks;
-    context_lock(c);
-    struct slot *slot = &c->slot[task->slot < c->slots ? task->slot : 0];
-    if (slot->kind == OWNER_HANDLE && slot->owner == task)
-        slot->kind = OWNER_NOBODY;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < queue->count; i++) {
-        tsemu_task *other = queue->tasks[(queue->head + i) % queue->capacity];
-        if (other != task)
-            queue->tasks[(queue->head + kept++) % queue->capacity] = other;
-    }
-    queue->count = kept;
-    context_unlock(c);
-}
-
 void kept_push(struct tsemu_context *c, const struct tsemu_cqe *cqe)
 {
     struct kept_queue *kept = &c->kept;

@@ -73,7 +73,8 @@ uint64_t device_memory_size(const struct device_config *config,
         return wrong(detail, size, "slots|%u|slots is %u, possible are 2 to %u|choose fewer slots",
                      options->slots, options->slots, MAX_SLOTS);
     if (options->batch < 1 || options->batch >= options->slots)
-        return wrong(detail, size, "batch|%u|batch is %u, possible are 1 to slots - 1 = %u|",
+        return wrong(detail, size, "batch|%u|batch is %u, possible are 1 to slots - 1 = %u|"
+                     "choose a smaller batch",
                      options->batch, options->batch, options->slots - 1u);
     if (options->window < 1 || options->window > options->slots - options->batch)
         return wrong(detail, size,
@@ -82,16 +83,22 @@ uint64_t device_memory_size(const struct device_config *config,
                      options->window, options->window, options->slots - options->batch);
     if (!power_of_two(options->sq_entries) || options->sq_entries < 2 ||
         options->sq_entries > 1u << 20)
-        return wrong(detail, size, "sq_entries|%u|sq_entries is %u, possible are powers of two from "
-                     "2 to 1048576|", options->sq_entries, options->sq_entries);
+        return wrong(detail, size, "sq_entries|%u|"
+                     "sq_entries is %u, possible are powers of two from "
+                     "2 to 1048576|"
+                     "choose a power of two", options->sq_entries, options->sq_entries);
     if (!power_of_two(options->cq_entries) || options->cq_entries < 2 ||
         options->cq_entries > 1u << 20)
-        return wrong(detail, size, "cq_entries|%u|cq_entries is %u, possible are powers of two from "
-                     "2 to 1048576|", options->cq_entries, options->cq_entries);
+        return wrong(detail, size, "cq_entries|%u|"
+                     "cq_entries is %u, possible are powers of two from "
+                     "2 to 1048576|"
+                     "choose a power of two", options->cq_entries, options->cq_entries);
     if (options->stream_limit < 1)
-        return wrong(detail, size, "stream_limit|0|stream_limit is 0, at least 1 is needed|");
+        return wrong(detail, size, "stream_limit|0|stream_limit is 0, at least 1 is needed|"
+                     "leave it out for the default");
     if (options->host_heap_size > MAX_HEAP || options->device_heap_size > MAX_HEAP)
-        return wrong(detail, size, "heap|%llu|a heap is larger than %llu bytes|",
+        return wrong(detail, size, "heap|%llu|a heap is larger than %llu bytes|"
+                     "choose a smaller heap",
                      (unsigned long long)(options->host_heap_size > MAX_HEAP
                                               ? options->host_heap_size
                                               : options->device_heap_size),
@@ -105,38 +112,46 @@ bool geometry_check(const struct device_config *config, char *detail, size_t siz
 {
     uint32_t cores = 0;
     if (config->class_count < 1 || config->class_count > TSEMU_MAX_CLASSES)
-        return wrong(detail, size, "classes|%u|%u engine classes, possible are 1 to %u|",
+        return wrong(detail, size, "classes|%u|%u engine classes, possible are 1 to %u|"
+                     "change the SoC file",
                      config->class_count, config->class_count, TSEMU_MAX_CLASSES);
     for (uint32_t c = 0; c < config->class_count; c++) {
         const struct device_class *class = &config->classes[c];
         if (class->frequency_mhz == 0)
-            return wrong(detail, size, "frequency_mhz|0|class %s has no clock|", class->name);
+            return wrong(detail, size, "frequency_mhz|0|class %s has no clock|"
+                         "set its frequency_mhz", class->name);
         if (class->cores > HAL_CORES)
-            return wrong(detail, size, "cores|%u|class %s has %u cores, possible are up to %u|",
+            return wrong(detail, size, "cores|%u|class %s has %u cores, possible are up to %u|"
+                         "choose fewer",
                          class->cores, class->name, class->cores, HAL_CORES);
         cores += class->cores;
     }
     if (cores < 1 || cores > HAL_CORES)
-        return wrong(detail, size, "cores|%u|%u cores in all, possible are 1 to %u|", cores, cores,
+        return wrong(detail, size, "cores|%u|%u cores in all, possible are 1 to %u|"
+                     "change cores of a class", cores, cores,
                      HAL_CORES);
     if (config->max_contexts < 1 || config->max_contexts > DEVICE_MAX_CONTEXTS)
-        return wrong(detail, size, "contexts|%u|%u contexts, possible are 1 to %u|",
+        return wrong(detail, size, "contexts|%u|%u contexts, possible are 1 to %u|"
+                     "set limits.contexts",
                      config->max_contexts, config->max_contexts, DEVICE_MAX_CONTEXTS);
     if (config->clients > config->max_contexts)
-        return wrong(detail, size, "clients|%u|%u clients are more than the %u contexts|",
+        return wrong(detail, size, "clients|%u|%u clients are more than the %u contexts|"
+                     "raise limits.contexts",
                      config->clients, config->clients, config->max_contexts);
     if (config->max_streams < 1 || config->max_streams > 65535u)
-        return wrong(detail, size, "streams|%u|%u streams, possible are 1 to 65535|",
+        return wrong(detail, size, "streams|%u|%u streams, possible are 1 to 65535|"
+                     "set limits.streams",
                      config->max_streams, config->max_streams);
     if (config->max_events > 65535u)
-        return wrong(detail, size, "events|%u|%u events, possible are up to 65535|",
+        return wrong(detail, size, "events|%u|%u events, possible are up to 65535|"
+                     "set limits.events",
                      config->max_events, config->max_events);
     if (!power_of_two(config->alignment) || config->alignment > PAGE)
         return wrong(detail, size, "alignment|%u|alignment is %u, possible are powers of two up "
-                     "to 4096|", config->alignment, config->alignment);
+                     "to 4096|set memory.alignment", config->alignment, config->alignment);
     if (config->clock_mode == TSEMU_CLOCK_MODE_PACED &&
         (config->paced_num == 0 || config->paced_den == 0))
-        return wrong(detail, size, "clock|0|the pace is zero or endless|");
+        return wrong(detail, size, "clock|0|the pace is zero or endless|give another factor");
     return true;
 }
 
