@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsemu.descriptors.codes import ENTRY_BYTES, ControlKind, ControlStatus
 from tsemu.host_driver import address as addresses
@@ -12,24 +12,36 @@ from tsemu.host_driver.errors import AddressError, DeviceLostError, InvalidError
 from tsemu.mailbox import control
 from tsemu.mailbox.errors import RefusedError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 WALL_LIMIT_S = 10.0
 """Wall time after which a device process that does not answer counts as stuck."""
 LONGEST_TEXT = 16 << 20
 
 
-def query_info(address: str) -> dict[str, Any]:
+def query_info(
+    address: str,
+    *,
+    settings: Mapping[str, object] | None = None,
+    policy: str | None = None,
+    clock: str | None = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
     """Ask a device what it is and how it is (keys with units; see `tsctl info --json`).
 
-    `address` is `unix:PATH`, or `emu:` for a fresh embedded device. Does not disturb the device:
-    no context, no virtual time. Raises `AddressError` when nobody listens there,
-    `DeviceLostError` when there is no answer, `ProtocolError` when it speaks another protocol.
+    `address` is `unix:PATH`, or `emu:` for a fresh embedded device made as `Device.open` makes it.
+    Does not disturb the device: no context, no virtual time. Raises `AddressError` when nobody
+    listens there, `InvalidError` for a wrong setting, `DeviceLostError` when there is no answer,
+    `ProtocolError` when it speaks another protocol.
     """
     parsed = addresses.parse(address)
     if parsed.kind == "emu":
         from tsemu.host_driver.embedded import make_emulator  # noqa: PLC0415 - loads the device
 
-        with make_emulator(parsed.target, None) as emulator:
-            return dict(emulator.info())
+        options = {"policy": policy, "clock": clock, "seed": seed}
+        with make_emulator(parsed.target, settings, **options) as emulator:
+            return dict(emulator.info()) | {"address": address}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.settimeout(WALL_LIMIT_S)
         try:

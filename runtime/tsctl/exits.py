@@ -15,9 +15,8 @@ from types import FrameType
 import typer
 
 from tsemu.descriptors.errors import DescriptorError
-from tsemu.host_driver.errors import InvalidError, TsemuError
+from tsemu.host_driver.errors import AddressError, InvalidError, TsemuError
 from tsemu.runtime.errors import GraphError
-from tsemu.ts_firmware.settings import ConfigError
 
 OK = 0
 TASKS_FAILED = 1
@@ -48,10 +47,11 @@ def reported() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise _exit("interrupted; nothing was written", INTERRUPTED) from None
-    except (UsageError, GraphError, ConfigError, DescriptorError, InvalidError) as error:
+    except (UsageError, GraphError, DescriptorError, InvalidError) as error:
         raise _exit(str(error), BAD_INPUT) from error
     except TsemuError as error:
-        raise _exit(str(error), DEVICE_PROBLEM) from error
+        wrong_soc = isinstance(error, AddressError) and error.field == "soc"
+        raise _exit(str(error), BAD_INPUT if wrong_soc else DEVICE_PROBLEM) from error
     except BrokenPipeError:
         # Whoever read our output has seen enough; keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

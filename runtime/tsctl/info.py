@@ -4,14 +4,14 @@ from typing import Any
 
 from rich.console import Console
 
-from tsemu.runtime.tsctl.session import Choice, describe_live
+from tsemu.runtime.tsctl.session import Choice, describe
 from tsemu.runtime.tsctl.tables import print_pairs, print_table
 from tsemu.runtime.tsctl.units import count_text, time_text
 
 
 def document(choice: Choice) -> dict[str, Any]:
     """Return the description of the device, as the `--json` document."""
-    return describe_live(choice)
+    return describe(choice)
 
 
 def show(found: dict[str, Any], console: Console) -> None:

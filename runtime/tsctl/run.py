@@ -34,7 +34,7 @@ class Job:
 def run(job: Job, choice: Choice) -> RunReport:
     """Run the job and return its report; the completion log is in place when this returns.
 
-    Raises `GraphError`, `UsageError`, `ConfigError`, `OSError` and the driver's errors.
+    Raises `GraphError`, `UsageError`, `OSError` and the driver's errors.
     """
     facts = brief(describe(choice))  # options that contradict each other come first
     source = open_source(job.path)

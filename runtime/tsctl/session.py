@@ -6,9 +6,6 @@ from typing import Any
 from tsemu.host_driver import Device, query_info
 from tsemu.runtime.tsctl.engines import EngineRow
 from tsemu.runtime.tsctl.exits import UsageError
-from tsemu.ts_firmware.config import SocConfig
-from tsemu.ts_firmware.emulator import Emulator, configure
-from tsemu.ts_firmware.settings import parse_assignment
 
 DEFAULT_SOC = "edge-2"
 EMBEDDED = "emu:"
@@ -59,25 +56,17 @@ class Choice:
                 )
         return self.device
 
-    def configuration(self) -> SocConfig | None:
-        """Return what the embedded device is made from, None for a running device.
-
-        Raises `UsageError` as `address` does, and `ConfigError`.
-        """
-        address = self.address()
-        if not address.startswith(EMBEDDED):
-            return None
-        return configure(
-            address.removeprefix(EMBEDDED),
-            self.pairs(),
-            policy=self.policy,
-            clock=self.clock,
-            seed=self.seed,
-        )
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """Return the settings as keys and values. Raises `ConfigError` for a malformed one."""
-        return [parse_assignment(text) for text in self.settings]
+    def pairs(self) -> dict[str, str]:
+        """Return the settings by key. Raises `UsageError` for one that is not KEY=VALUE."""
+        found = {}
+        for text in self.settings:
+            key, equals, value = text.partition("=")
+            if not equals or not key.strip():
+                raise UsageError(
+                    f"--set {text}: this is not KEY=VALUE; write --set classes.aicore.cores=4"
+                )
+            found[key.strip().lower()] = value.strip()
+        return found
 
     def wanted_slots(self) -> int:
         """Return the slots to ask for, 0 for the default: by default the window is half of them."""
@@ -89,11 +78,11 @@ class Choice:
 
 
 def open_device(choice: Choice) -> Device:
-    """Open the device. Raises `UsageError`, `ConfigError` and the driver's errors."""
+    """Open the device. Raises `UsageError` and the driver's errors."""
     return Device.open(
         choice.address(),
         name=choice.name,
-        settings=dict(choice.pairs()),
+        settings=choice.pairs(),
         policy=choice.policy,
         clock=choice.clock,
         seed=choice.seed,
@@ -112,20 +101,17 @@ def engine_rows(device: Device) -> list[EngineRow]:
 
 
 def describe(choice: Choice) -> dict[str, Any]:
-    """Return what the device is, without opening a context. Raises the errors of `open_device`."""
-    config = choice.configuration()
-    if config is None:
-        return query_info(choice.address())
-    return config.describe() | {"address": choice.address()}
+    """Return what the device is and, as `status`, what it does now, without opening a context.
 
-
-def describe_live(choice: Choice) -> dict[str, Any]:
-    """Return what the device is and, as `status`, what it does now."""
-    config = choice.configuration()
-    if config is None:
-        return query_info(choice.address())
-    with Emulator(config) as emulator:
-        return emulator.info() | {"address": choice.address()}
+    Raises the errors of `open_device`.
+    """
+    return query_info(
+        choice.address(),
+        settings=choice.pairs(),
+        policy=choice.policy,
+        clock=choice.clock,
+        seed=choice.seed,
+    )
 
 
 def brief(found: dict[str, Any]) -> dict[str, Any]:
