@@ -41,6 +41,8 @@ __all__ = [
     "task_array",
 ]
 
+KEEP_MAPPED = 256 << 20
+"""Size of a program file in bytes up to which its pages stay mapped between two looks at them."""
 _ADDRESS_FIELDS = {
     "argument": (Opcode.KERNEL, Opcode.MEMCPY),
     "destination": (Opcode.MEMCPY, Opcode.MEMSET),
@@ -181,8 +183,9 @@ class Program:
 
         Yields (program-wide index of the first task, task records, edges): read-only arrays of
         `TASK_DTYPE` and of 32-bit indices. Field `edge_start` is the task's first edge in that edge
-        array. The arrays stay valid while the program is open; pages of a mapped file are given
-        back to the system when the iterator goes on, and read again when touched.
+        array. The arrays stay valid while the program is open; pages of a large mapped file
+        (`KEEP_MAPPED`) are given back to the system when the iterator goes on, and read again when
+        touched.
 
         Raises `ParseError` at a chunk that breaks a rule, unless `verify` was called before.
         """
@@ -275,8 +278,8 @@ class Program:
         self._checked[index] = 1
 
     def _drop(self, start: int, end: int) -> None:
-        """Give pages of the mapped file back, so that resident memory does not grow with it."""
-        if self._map is not None:
+        """Give pages of a large mapped file back: resident memory does not grow with it."""
+        if self._map is not None and len(self._map) > KEEP_MAPPED:
             start -= start % mmap.PAGESIZE
             self._map.madvise(mmap.MADV_DONTNEED, start, end - start)
 

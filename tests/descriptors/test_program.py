@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tsemu.descriptors import program as program_module
 from tsemu.descriptors.codes import Opcode
 from tsemu.descriptors.errors import ParseError
 from tsemu.descriptors.program import (
@@ -146,7 +147,8 @@ def resident_pages(path):
     return total
 
 
-def test_resident_memory_stays_flat(tmp_path):
+def test_resident_memory_stays_flat(tmp_path, monkeypatch):
+    monkeypatch.setattr(program_module, "KEEP_MAPPED", 1 << 20)  # as if it were very large
     path = tmp_path / "a.tsp"
     with ProgramWriter(path) as writer:
         for _ in range(8):
