@@ -124,6 +124,8 @@ void client_open(struct client *client, device *dev, const struct device_config 
 void client_free(struct client *client);
 /* Look at refusals and answers, as a driver does whenever it has been woken. */
 void client_tend(struct client *client);
+/* Take the answers to posted waits, and the reply to a control request. */
+void client_take_answers(struct client *client);
 /* Take up to `most` completions. */
 void client_drain(struct client *client, uint32_t most);
 /* Slots and ring allow one more task of `entries` ring entries. */
