@@ -99,7 +99,7 @@ class Device:
                 from that of every other client.
             soc: preset or file, in place of the one in an `emu:` address.
             settings: over those of the SoC file, such as `{"classes.aicore.cores": 4}`.
-            policy: scheduling policy: "priority", "fifo" or "rank".
+            policy: scheduling policy: "priority", "fifo", "rank", "edf" or "fair".
             clock: "lockstep", "free" or "paced:FACTOR".
             seed: seed of the model.
             clients: clients that must be there before the clock starts.

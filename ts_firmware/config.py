@@ -21,6 +21,7 @@ from tsemu.ts_firmware.settings import (
     find,
     flatten,
     paced_factor,
+    weights,
 )
 
 PRESETS = Path(__file__).resolve().parent / "presets"
@@ -29,7 +30,7 @@ CData = Any
 MAX_CORES = 1024
 FILE_LIMIT = 1 << 20
 """Largest configuration file that is read, in bytes."""
-POLICIES = {"priority": 0, "fifo": 1, "rank": 2}
+POLICIES = {"priority": 0, "fifo": 1, "rank": 2, "edf": 3, "fair": 4}
 COSTS = {"fixed": 0, "roofline": 1}
 
 PROFILES: Mapping[str, Mapping[str, int]] = {
@@ -97,6 +98,10 @@ class SocConfig:
         """Return what `part` of the scheduler's work costs: its own key, else the profile's."""
         own = self.number(f"scheduler.{part}_ps")
         return PROFILES[self.text("scheduler.profile")][part] if own < 0 else own
+
+    def weight(self, client: str) -> int:
+        """Weight of a client under policy fair: 1 unless `scheduler.weights` names it."""
+        return (weights(self.text("scheduler.weights")) or {}).get(client, 1)
 
     @property
     def clock_mode(self) -> ClockMode:

@@ -161,6 +161,7 @@ class Emulator:
             raise _no_context(len(self._contexts), limit)
         structure = ffi.new("struct device_context_options *")
         contexts.fill(structure, values, name, process, -1)
+        structure.weight = self.config.weight(name)
         detail = ffi.new("char[]", DETAIL_BYTES)
         size = lib.device_memory_size(self._structure, structure, detail, DETAIL_BYTES)
         if not size:

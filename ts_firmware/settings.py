@@ -12,6 +12,8 @@ from fractions import Fraction
 
 U32 = 2**32 - 1
 SECOND_PS = 10**12
+MAX_WEIGHT = 1000
+"""Largest weight of a client under policy fair."""
 _FACTOR = re.compile(
     r"[0-9]{1,20}/[0-9]{1,20}|(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?"
 )
@@ -115,10 +117,42 @@ class ClockSetting(Setting):
         raise ConfigError(key, value, "there is no such clock mode", f"give {self.expected}")
 
 
+def weights(text: str) -> dict[str, int] | None:
+    """Return client names with their weights; None when the text is no list `NAME=WEIGHT,...`."""
+    found: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, number = part.rpartition("=")
+        weight = _whole(number) if equals and name.strip() else None
+        if weight is None or not 1 <= weight <= MAX_WEIGHT or name.strip() in found:
+            return None
+        found[name.strip()] = weight
+    return found
+
+
+class WeightsSetting(Setting):
+    """`scheduler.weights`, a list in one text."""
+
+    @property
+    def expected(self) -> str:
+        """What may stand here, in words."""
+        return f"NAME=WEIGHT,... with each client once and weights from 1 to {MAX_WEIGHT}"
+
+    def check(self, key: str, value: object) -> str:
+        """Return the text. Raises `ConfigError` when it is no list of weights."""
+        if isinstance(value, str) and weights(value) is not None:
+            return value
+        raise ConfigError(key, value, "these are no weights", f"give {self.expected}")
+
+
 SETTINGS: Mapping[str, Setting] = {
     "seed": Setting("seed of everything that is drawn at random", 0, high=2**64 - 1),
     "scheduler.policy": Setting(
-        "which ready task is dispatched first", "priority", choices=("priority", "fifo", "rank")
+        "which ready task is dispatched first",
+        "priority",
+        choices=("priority", "fifo", "rank", "edf", "fair"),
+    ),
+    "scheduler.weights": WeightsSetting(
+        "policy fair: weights of clients by name, as train=3,infer=1; others have 1", ""
     ),
     "scheduler.profile": Setting(
         "kind of scheduler, which sets what its work costs",

@@ -8,7 +8,8 @@ import itertools
 
 import pytest
 
-from tsemu.host_driver import Device
+from tsemu.descriptors.codes import Status
+from tsemu.host_driver import Device, TaskCancelledError
 
 US = 10**6
 IDEAL = {
@@ -199,10 +200,33 @@ def test_rank_looks_at_all_that_is_ready_each_time(open_device):
     assert started(others) == [0, 1, 2]
 
 
+def test_edf_takes_the_smallest_deadline_and_no_deadline_comes_last(open_device):
+    device = open_device("edf")
+    stream = out_of_order(device)
+    values = [30, 9, 30, 0, 9, 2**32 - 1, 0, 1]
+    tasks = {i: stream.launch(cycles=1000, value=value) for i, value in enumerate(values)}
+    device.synchronize()
+    assert started(tasks) == [7, 1, 4, 0, 2, 5, 3, 6]
+
+
+def test_edf_forgets_a_cancelled_task_only(open_device):
+    device = open_device("edf")
+    stream = out_of_order(device)
+    root = stream.launch(cycles=1000, value=1)
+    tasks = {i: stream.launch(cycles=1000, value=9 - i) for i in range(5)}
+    assert tasks[3].cancel()
+    with pytest.raises(TaskCancelledError):
+        device.synchronize()
+    assert root.start_ps == 0
+    assert tasks[3].status == Status.CANCELLED
+    del tasks[3]
+    assert started(tasks) == [4, 2, 1, 0]
+
+
 # --- cores ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["priority", "fifo", "rank"])
+@pytest.mark.parametrize("policy", ["priority", "fifo", "rank", "edf", "fair"])
 def test_the_lowest_numbered_free_core_is_taken(open_device, policy):
     device = open_device(policy, settings={"classes.aicore.cores": 4})
     stream = out_of_order(device)

@@ -65,8 +65,8 @@ def test_other_truths_are_refused(value):
 
 
 def test_a_choice_lists_what_there_is():
-    with pytest.raises(ConfigError, match="priority, fifo, rank"):
-        SETTINGS["scheduler.policy"].check("scheduler.policy", "edf")
+    with pytest.raises(ConfigError, match="priority, fifo, rank, edf, fair"):
+        SETTINGS["scheduler.policy"].check("scheduler.policy", "lottery")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,10 @@ static void lay_out(const struct fw *fw, struct context *context,
     for (uint32_t i = 0; i < sizeof context->name; i++)
         context->name[i] = (uint8_t)config->name[i];
     context->slots = config->slots;
+    context->fair_scale = config->fair_scale;
+    for (uint32_t c = 0; c < TSEMU_MAX_CLASSES; c++)
+        for (uint32_t l = 0; l < TSEMU_PRIORITY_LEVELS; l++)
+            context->fair[c].level[l].first = context->fair[c].level[l].last = NIL;
     context->window = config->window;
     context->sq_entries = config->sq_entries;
     context->cq_entries = config->cq_entries;

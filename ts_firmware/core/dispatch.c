@@ -64,6 +64,8 @@ void dispatch_run(struct fw *fw)
             uint32_t ref = ready_pick(fw, c);
             struct context *context = fw_context(fw, ref >> 16);
             struct task *task = context_task(context, ref & 0xFFFFu);
+            if (__builtin_expect(fw->config.policy == FW_FAIR, 0))
+                fair_charge(fw, c, ref);
             start_block(fw, context, task, ref, take_idle(fw, class));
             if (task->started == task->blocks)
                 ready_pop(fw, c, ref);

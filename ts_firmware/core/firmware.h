@@ -7,7 +7,7 @@
 
 struct fw;
 
-enum fw_policy { FW_PRIORITY = 0, FW_FIFO = 1, FW_RANK = 2 };
+enum fw_policy { FW_PRIORITY = 0, FW_FIFO = 1, FW_RANK = 2, FW_EDF = 3, FW_FAIR = 4 };
 
 struct fw_class {
     char name[16];
@@ -31,6 +31,7 @@ struct fw_config {
 struct fw_context_config {
     char name[64];
     uint32_t slots, window, sq_entries, cq_entries, batch, stream_limit, edge_nodes;
+    uint32_t fair_scale;      /* policy fair: what a unit of work costs this context */
     uint64_t memory_size, sq_offset, cq_offset, status_offset;
     uint64_t host_heap_offset, host_heap_size, host_base;
     uint64_t device_heap_offset, device_heap_size, device_base;

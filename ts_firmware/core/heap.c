@@ -8,6 +8,8 @@ static bool before(const struct fw *fw, uint32_t a, uint32_t b, enum heap_order 
     const struct task *right = fw_task(fw, b);
     if (order == HEAP_BY_VALUE && left->value != right->value)
         return left->value > right->value;
+    if (order == HEAP_BY_DEADLINE && left->value != right->value)
+        return left->value - 1u < right->value - 1u; /* 0: no deadline, behind all others */
     if (left->ticket != right->ticket)
         return tsemu_after(right->ticket, left->ticket);
     return fw->name_rank[a >> 16] < fw->name_rank[b >> 16];

@@ -2,11 +2,23 @@
  *
  * fifo      order of becoming ready (level 0, one list)
  * rank      largest scheduling value first (heap)
+ * edf       smallest scheduling value first, the deadline; 0: none, after all others (heap)
+ * fair      contexts share by weight (fair.c)
  * priority  eight levels; streams of one level take turns; within a stream in order of becoming
  *           ready. A stream's ready tasks of one class and level form a group; the group's first
  *           task carries the group's links, and the groups of a level form the round.
  * What becomes ready at one instant enters in order of tickets. */
 #include "state.h"
+
+static enum heap_order heap_order_of(const struct fw *fw)
+{
+    return fw->config.policy == FW_RANK ? HEAP_BY_VALUE : HEAP_BY_DEADLINE;
+}
+
+static bool has_heap(const struct fw *fw)
+{
+    return fw->config.policy == FW_RANK || fw->config.policy == FW_EDF;
+}
 
 void ready_push(struct fw *fw, uint32_t ref)
 {
@@ -103,8 +115,10 @@ static void enter(struct fw *fw, uint32_t ref, struct task *task)
         enter_priority(fw, ready, ref, task);
     else if (fw->config.policy == FW_FIFO)
         round_append(fw, &ready->level[0], ref, task);
+    else if (fw->config.policy == FW_FAIR)
+        fair_enter(fw, task->engine_class, ref);
     else
-        ready->heap = heap_push(fw, ready->heap, ref, HEAP_BY_VALUE);
+        ready->heap = heap_push(fw, ready->heap, ref, heap_order_of(fw));
 }
 
 void ready_sort_in(struct fw *fw)
@@ -170,10 +184,12 @@ uint32_t ready_pick(struct fw *fw, uint32_t engine_class)
     const struct ready_class *ready = &fw->ready[engine_class];
     if (ready->count == 0)
         return NIL;
-    if (fw->config.policy == FW_RANK)
+    if (has_heap(fw))
         return ready->heap;
     if (fw->config.policy == FW_FIFO)
         return ready->level[0].first;
+    if (fw->config.policy == FW_FAIR)
+        return fair_pick(fw, engine_class);
     return pick_priority(fw, ready);
 }
 
@@ -211,8 +227,10 @@ void ready_pop(struct fw *fw, uint32_t engine_class, uint32_t ref)
         leave_group(fw, ready, ref, task);
     else if (fw->config.policy == FW_FIFO)
         round_remove(fw, &ready->level[0], ref, task);
+    else if (fw->config.policy == FW_FAIR)
+        fair_remove(fw, engine_class, ref);
     else
-        ready->heap = heap_pop(fw, ref, HEAP_BY_VALUE);
+        ready->heap = heap_pop(fw, ref, heap_order_of(fw));
 }
 
 /* True when it was among what has become ready at this instant. The others stay there: more may
@@ -260,9 +278,13 @@ void ready_remove(struct fw *fw, uint32_t ref)
     struct context *context = fw_context(fw, ref >> 16);
     struct task *task = fw_task(fw, ref);
     struct ready_class *ready = &fw->ready[task->engine_class];
-    if (fw->config.policy == FW_RANK) {
+    if (has_heap(fw)) {
         ready->count--;
-        ready->heap = heap_without(fw, ready->heap, ref, HEAP_BY_VALUE);
+        ready->heap = heap_without(fw, ready->heap, ref, heap_order_of(fw));
+        return;
+    }
+    if (fw->config.policy == FW_FAIR) {
+        ready_pop(fw, task->engine_class, ref);
         return;
     }
     uint32_t slot = fw->config.policy == FW_FIFO ? ref & 0xFFFFu : group_of(context, task);

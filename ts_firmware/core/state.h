@@ -139,6 +139,17 @@ struct head {
     uint16_t predecessors[TSEMU_MAX_PREDECESSORS + 2];
 };
 
+struct level {
+    uint32_t first, last;    /* priority: group heads in turn; fifo and fair: tasks */
+};
+
+/* Policy fair: what is ready of one context in one class. */
+struct fair_queue {
+    uint32_t levels;         /* bit per level that has a task */
+    struct level level[TSEMU_PRIORITY_LEVELS];
+    uint64_t service;        /* work done so far, scaled by the weight; wraps */
+};
+
 struct context {
     uint32_t id;
     uint8_t name[64];        /* the firmware's own copy: the client can write to the page */
@@ -164,20 +175,19 @@ struct context {
     uint64_t sq_offset, cq_offset, status_offset;
     uint64_t host_heap_offset, host_heap_size, host_base;
     uint64_t device_heap_offset, device_heap_size, device_base;
+    uint32_t fair_scale;
+    struct fair_queue fair[TSEMU_MAX_CLASSES];
     struct tsemu_control_message reply;
     struct wait waits[TSEMU_MAX_WAITS];
     struct head head;
-};
-
-struct level {
-    uint32_t first, last;    /* group heads in turn */
 };
 
 struct ready_class {
     uint32_t count;
     uint32_t levels;         /* bit per level that has a group */
     struct level level[TSEMU_PRIORITY_LEVELS];
-    uint32_t heap;           /* policy rank */
+    uint32_t heap;           /* policies rank and edf */
+    uint64_t fair_time;      /* policy fair: service of the context served last */
 };
 
 struct core {
@@ -295,8 +305,13 @@ void ready_sort_in(struct fw *fw);
 uint32_t ready_pick(struct fw *fw, uint32_t engine_class);
 void ready_pop(struct fw *fw, uint32_t engine_class, uint32_t ref);
 void ready_remove(struct fw *fw, uint32_t ref);
+/* fair.c */
+void fair_enter(struct fw *fw, uint32_t engine_class, uint32_t ref);
+uint32_t fair_pick(const struct fw *fw, uint32_t engine_class);
+void fair_remove(struct fw *fw, uint32_t engine_class, uint32_t ref);
+void fair_charge(struct fw *fw, uint32_t engine_class, uint32_t ref);
 /* heap.c */
-enum heap_order { HEAP_BY_TICKET, HEAP_BY_VALUE };
+enum heap_order { HEAP_BY_TICKET, HEAP_BY_VALUE, HEAP_BY_DEADLINE };
 uint32_t heap_push(struct fw *fw, uint32_t root, uint32_t ref, enum heap_order order);
 uint32_t heap_pop(struct fw *fw, uint32_t root, enum heap_order order);
 uint32_t heap_without(struct fw *fw, uint32_t root, uint32_t ref, enum heap_order order);

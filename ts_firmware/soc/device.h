@@ -11,7 +11,13 @@
 #define DEVICE_MAX_CORES 1024
 #define DEVICE_NAME_BYTES 64
 
-enum device_policy { DEVICE_POLICY_PRIORITY = 0, DEVICE_POLICY_FIFO = 1, DEVICE_POLICY_RANK = 2 };
+enum device_policy {
+    DEVICE_POLICY_PRIORITY = 0,
+    DEVICE_POLICY_FIFO = 1,
+    DEVICE_POLICY_RANK = 2,
+    DEVICE_POLICY_EDF = 3,
+    DEVICE_POLICY_FAIR = 4
+};
 enum device_cost { DEVICE_COST_FIXED = 0, DEVICE_COST_ROOFLINE = 1 };
 
 /* One engine class. Times come from its clock and its bandwidth. */
@@ -58,6 +64,7 @@ struct device_context_options {
     char name[DEVICE_NAME_BYTES];
     uint64_t process;           /* contexts of one process count as waiting together */
     uint32_t slots, window, sq_entries, cq_entries, batch, stream_limit;
+    uint32_t weight;            /* policy fair: share of the cores, 1 to 1000 */
     uint64_t host_heap_size, device_heap_size;
     int interrupt_fd;           /* eventfd towards the host, or -1 */
 };

@@ -11,6 +11,7 @@
 #define HOST_BASE (1ull << 40)
 #define DEVICE_BASE (2ull << 40)
 #define MAX_HEAP (1ull << 36)
+#define FAIR_UNIT 65536u /* scale of weight 1; 65 of weight 1000 */
 
 __attribute__((format(printf, 3, 4))) static uint64_t wrong(char *detail, size_t size,
                                                             const char *format, ...)
@@ -49,6 +50,7 @@ void geometry_lay_out(const struct device_config *config,
     context->cq_entries = options->cq_entries;
     context->batch = options->batch;
     context->stream_limit = options->stream_limit;
+    context->fair_scale = FAIR_UNIT / (options->weight ? options->weight : 1u);
     context->edge_nodes = edge_nodes(config, options);
     context->sq_offset = TSEMU_CONTROL_PAGE_BYTES;
     context->cq_offset =

@@ -98,7 +98,7 @@ static void choose_config(struct run *run)
         class->setup_cycles = seeded_chance(random, 50) ? 0 : seeded_below(random, 100);
         class->moves_bytes = last;
     }
-    config->policy = seeded_below(random, 3);
+    config->policy = seeded_below(random, 5);
     run->free = seeded_chance(random, 10);
     run->own_loop = !run->free && seeded_chance(random, 20);
     config->clock_mode = run->free ? TSEMU_CLOCK_MODE_FREE : TSEMU_CLOCK_MODE_LOCKSTEP;
