@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tsemu.descriptors.codes import PRIORITY_LEVELS, ControlKind, Opcode
+from tsemu.descriptors.codes import PRIORITY_LEVELS, ControlKind, Opcode, SqeFlag
 from tsemu.host_driver._driver import ffi, lib
 from tsemu.host_driver.arguments import addresses, event_number, in_range, repeated
 from tsemu.host_driver.buffer import Buffer, range_of
@@ -117,6 +117,7 @@ class Stream:
         timeout: int | str | None = None,
         value: int = 0,
         tag: int = 0,
+        gang: bool = False,
         block: bool = True,
     ) -> Task:
         """Launch a kernel and return its handle.
@@ -134,6 +135,8 @@ class Stream:
             timeout: limit of the time in which its blocks run, in whole microseconds.
             value: scheduling value (rank or deadline), for policies that look at it.
             tag: number that its completion carries.
+            gang: True: all its blocks start at the same instant, so at most one per core of the
+                class.
             block: False: raise `QueueFullError` instead of waiting for room.
 
         Raises:
@@ -156,10 +159,10 @@ class Stream:
                     first = after[0].record
                     second = after[1].record
                     third = after[2].record
-            if count > 3 or not block:
+            if count > 3 or gang or not block:
                 return self._launch_slowly(
                     kernel, cycles, blocks, bytes_read, bytes_written, engine, priority,
-                    after, argument, timeout, value, tag, block=block,
+                    after, argument, timeout, value, tag, gang=gang, block=block,
                 )  # fmt: skip
             tasks = self._tasks
             slab = tasks.current
@@ -219,7 +222,7 @@ class Stream:
             lib.handle_unused(task.record)
         return self._launch_slowly(
             kernel, cycles, blocks, bytes_read, bytes_written, engine, priority, after, argument,
-            timeout, value, tag, block=block,
+            timeout, value, tag, gang=gang, block=block,
         )  # fmt: skip
 
     def _launch_slowly(
@@ -237,6 +240,7 @@ class Stream:
         value: int,
         tag: int,
         *,
+        gang: bool,
         block: bool,
     ) -> Task:
         """Launch a kernel with any number of predecessors; waits, and explains what is wrong."""
@@ -256,6 +260,7 @@ class Stream:
         }
         desc["engine_class"] = self.context.info.class_for(engine, copies=False)
         desc["timeout_us"] = microseconds(timeout)
+        desc["flags"] = int(SqeFlag.GANG) if gang else 0
         return self._submit(Opcode.KERNEL, desc, after, priority, tag, block=block)
 
     def memcpy(

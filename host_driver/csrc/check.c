@@ -78,6 +78,9 @@ static bool check_kernel(const struct tsemu_context *c, const tsemu_launch_desc 
         return false;
     if (!d->blocks)
         return wrong(fault, "blocks", 0, 65535, "use 1 to 65535 blocks");
+    if (d->flags & TSEMU_SQE_FLAG_GANG && d->blocks > c->page->classes[d->engine_class].cores)
+        return wrong(fault, "blocks", d->blocks, c->page->classes[d->engine_class].cores,
+                     "a gang starts all blocks together: use at most one per core of its class");
     if (d->argument && !in_memory(c, d->argument, 1))
         return wrong(fault, "argument", d->argument, 0,
                      "pass an address inside a heap of this context, or 0");
@@ -88,8 +91,9 @@ static bool check_kernel(const struct tsemu_context *c, const tsemu_launch_desc 
 static bool check_fields(const struct tsemu_context *c, const tsemu_launch_desc *d,
                          struct fault *fault)
 {
-    if (d->flags)
-        return wrong(fault, "flags", d->flags, 0, "this firmware implements no flags: use 0");
+    if (d->flags && (d->flags != TSEMU_SQE_FLAG_GANG || d->opcode != TSEMU_OPCODE_KERNEL))
+        return wrong(fault, "flags", d->flags, TSEMU_SQE_FLAG_GANG,
+                     "use 0, or TSEMU_SQE_FLAG_GANG for a kernel");
     if (d->priority >= TSEMU_PRIORITY_LEVELS)
         return wrong(fault, "priority", d->priority, TSEMU_PRIORITY_LEVELS - 1u,
                      "use 0 (highest) to 7");

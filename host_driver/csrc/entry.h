@@ -115,12 +115,14 @@ static inline uint16_t emit(struct tsemu_context *c, const tsemu_launch_desc *d,
         w[5] = c->number;
         break;
     }
-    uint32_t flags = tsemu_ring_phase(c->tail, c->sq_entries) ? TSEMU_SQE_FLAG_PHASE : 0u;
+    uint32_t flags = d->flags;
+    if (tsemu_ring_phase(c->tail, c->sq_entries))
+        flags |= TSEMU_SQE_FLAG_PHASE;
     if (emission->new_call)
         flags |= TSEMU_SQE_FLAG_NEW_CALL;
     uint32_t edge_count = emission->edge_count, entries = 1;
     if (__builtin_expect(emission->failed, 0)) {
-        flags |= TSEMU_SQE_FLAG_POISONED;
+        flags = (flags & ~(uint32_t)TSEMU_SQE_FLAG_GANG) | TSEMU_SQE_FLAG_POISONED;
         edge_count = 0;
         bool is_event = d->opcode >= TSEMU_OPCODE_EVENT_RECORD;
         w[3] = is_event ? w[3] : 0;

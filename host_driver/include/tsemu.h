@@ -95,7 +95,7 @@ typedef struct tsemu_launch_desc {
     uint32_t bytes_read;   /* KERNEL, per block */
     uint32_t bytes_written; /* KERNEL, per block */
     uint16_t kernel;       /* KERNEL */
-    uint16_t flags;        /* SQE flags the caller may set: none yet */
+    uint16_t flags;        /* TSEMU_SQE_FLAG_GANG: all blocks of a KERNEL start together */
     uint32_t timeout_us;
     uint32_t value;        /* scheduling value */
     uint32_t event;        /* EVENT_RECORD, EVENT_WAIT, EVENT_RESET */

@@ -74,7 +74,7 @@ REFUSED = {
     "version": ({"version": 9}, Refusal.VERSION, 9),
     "opcode": ({"opcode": 200}, Refusal.OPCODE, 200),
     "opcode of later": ({"opcode": Opcode.SWITCH}, Refusal.UNSUPPORTED, Opcode.SWITCH),
-    "flag of later": ({"flags": SqeFlag.GANG}, Refusal.UNSUPPORTED, None),
+    "flag of later": ({"flags": SqeFlag.REDUNDANT}, Refusal.UNSUPPORTED, None),
     "reserved bits": ({"flags": 0x8000}, Refusal.RESERVED_BITS, None),
     "class": ({"engine_class": 7}, Refusal.ENGINE_CLASS, 7),
     "class that moves bytes": ({"engine_class": 2}, Refusal.ENGINE_CLASS, 2),

@@ -21,11 +21,17 @@ static uint32_t take_idle(struct fw *fw, struct engine_class *class)
     return core;
 }
 
-static void start_block(struct fw *fw, struct context *context, struct task *task, uint32_t ref,
-                        uint32_t core)
+static uint64_t charge_dispatch(struct fw *fw)
 {
     fw_charge(fw, fw->config.dispatch);
-    uint64_t start = fw_is_busy(fw) ? fw->busy_until : fw->hal->now;
+    return fw_is_busy(fw) ? fw->busy_until : fw->hal->now;
+}
+
+static void start_block(struct fw *fw, struct context *context, struct task *task, uint32_t ref,
+                        uint32_t core, uint64_t start)
+{
+    if (__builtin_expect(fw->config.policy == FW_FAIR, 0))
+        fair_charge(fw, task->engine_class, ref);
     struct hal_block *block = hal_core_command(fw->hal, core);
     block->opcode = task->opcode;
     block->context = (uint16_t)context->id;
@@ -54,6 +60,44 @@ static void start_block(struct fw *fw, struct context *context, struct task *tas
     hal_core_start(fw->hal, core, start);
 }
 
+/* The task that comes next in a class with an idle core, or NIL: the class is reserved for a gang
+ * that needs more cores than are idle. Once at the head, a gang keeps its reservation, so that no
+ * small task starves it; only level 0 goes before it. */
+static uint32_t next_task(struct fw *fw, uint32_t c)
+{
+    struct engine_class *class = &fw->classes[c];
+    uint32_t ref = ready_pick(fw, c);
+    if (__builtin_expect(class->gang != NIL, 0)) {
+        bool urgent = fw->config.policy == FW_PRIORITY && fw_task(fw, ref)->priority == 0 &&
+                      fw_task(fw, class->gang)->priority != 0;
+        if (!urgent)
+            ref = class->gang;
+    }
+    const struct task *task = fw_task(fw, ref);
+    if (__builtin_expect(task->gang != 0, 0) && class->idle < task->blocks) {
+        class->gang = ref;
+        return NIL;
+    }
+    return ref;
+}
+
+/* All blocks at one instant: the firmware's work for all of them comes first. */
+static void start_gang(struct fw *fw, struct context *context, struct task *task, uint32_t ref)
+{
+    struct engine_class *class = &fw->classes[task->engine_class];
+    uint64_t start = 0;
+    if (class->gang == ref)
+        class->gang = NIL;
+    for (uint32_t block = 0; block < task->blocks; block++)
+        start = charge_dispatch(fw);
+    while (task->started < task->blocks)
+        start_block(fw, context, task, ref, take_idle(fw, class), start);
+    if (ready_pick(fw, task->engine_class) == ref)
+        ready_pop(fw, task->engine_class, ref);
+    else
+        ready_remove(fw, ref);
+}
+
 void dispatch_run(struct fw *fw)
 {
     if (fw->newly_first != NIL)
@@ -61,12 +105,16 @@ void dispatch_run(struct fw *fw)
     for (uint32_t c = 0; c < fw->config.class_count; c++) {
         struct engine_class *class = &fw->classes[c];
         while (class->idle && fw->ready[c].count && !fw_is_busy(fw)) {
-            uint32_t ref = ready_pick(fw, c);
+            uint32_t ref = next_task(fw, c);
+            if (__builtin_expect(ref == NIL, 0))
+                break;
             struct context *context = fw_context(fw, ref >> 16);
             struct task *task = context_task(context, ref & 0xFFFFu);
-            if (__builtin_expect(fw->config.policy == FW_FAIR, 0))
-                fair_charge(fw, c, ref);
-            start_block(fw, context, task, ref, take_idle(fw, class));
+            if (__builtin_expect(task->gang != 0, 0)) {
+                start_gang(fw, context, task, ref);
+                continue;
+            }
+            start_block(fw, context, task, ref, take_idle(fw, class), charge_dispatch(fw));
             if (task->started == task->blocks)
                 ready_pop(fw, c, ref);
         }

@@ -172,6 +172,7 @@ struct fw *fw_init(void *arena, struct hal *hal, const struct fw_config *config)
         class->first_core = fw->core_count;
         class->cores = class->idle = config->classes[c].cores;
         class->moves_bytes = config->classes[c].moves_bytes;
+        class->gang = NIL;
         fw->core_count += class->cores;
         fw->ready[c].heap = NIL;
         for (uint32_t l = 0; l < TSEMU_PRIORITY_LEVELS; l++)

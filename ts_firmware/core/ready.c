@@ -273,10 +273,12 @@ static void replace_head(struct fw *fw, struct level *level, uint32_t ref)
 /* A ready task is cancelled: take it out wherever it stands. */
 void ready_remove(struct fw *fw, uint32_t ref)
 {
+    struct task *task = fw_task(fw, ref);
+    if (fw->classes[task->engine_class].gang == ref)
+        fw->classes[task->engine_class].gang = NIL;
     if (newly_remove(fw, ref))
         return;
     struct context *context = fw_context(fw, ref >> 16);
-    struct task *task = fw_task(fw, ref);
     struct ready_class *ready = &fw->ready[task->engine_class];
     if (has_heap(fw)) {
         ready->count--;

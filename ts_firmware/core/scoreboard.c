@@ -8,6 +8,7 @@ static void set_operands(const struct context *context, struct task *task)
     task->blocks = 1;
     switch (sqe->opcode) {
     case TSEMU_OPCODE_KERNEL:
+        task->gang = (sqe->flags & TSEMU_SQE_FLAG_GANG) != 0;
         task->blocks = sqe->blocks;
         task->u.kernel.cycles = sqe->cycles;
         task->u.kernel.bytes_read = sqe->bytes_read;
@@ -15,6 +16,7 @@ static void set_operands(const struct context *context, struct task *task)
         break;
     case TSEMU_OPCODE_MEMCPY:
     case TSEMU_OPCODE_MEMSET:
+        task->gang = 0;
         task->u.copy.destination = context->head.entry.copy.destination;
         task->u.copy.length = context->head.entry.copy.length;
         break;

@@ -77,7 +77,10 @@ struct task {
     } u;
     uint32_t timer_next, timer_previous;
     uint32_t stream_next_ticket;
-    uint16_t event_previous; /* slot of the event's previous record, NO_SLOT: none was open */
+    union {
+        uint16_t event_previous; /* slot of the event's previous record, NO_SLOT: none was open */
+        uint16_t gang;           /* KERNEL, MEMCPY, MEMSET: 1 if all blocks start together */
+    };
     uint16_t core;
 };
 
@@ -198,6 +201,7 @@ struct core {
 
 struct engine_class {
     uint32_t first_core, cores, idle;
+    uint32_t gang;           /* ref of the gang that the class is reserved for, or NIL */
     uint32_t moves_bytes;
 };
 

@@ -5,8 +5,8 @@
 #define SQE_CRC_OFFSET 12u
 #define EXTENSION_CRC_OFFSET 8u
 #define UNSUPPORTED_FLAGS                                                                        \
-    (TSEMU_SQE_FLAG_GANG | TSEMU_SQE_FLAG_REPLAYABLE | TSEMU_SQE_FLAG_SPECULATIVE |                 \
-     TSEMU_SQE_FLAG_CHECKSUM | TSEMU_SQE_FLAG_REDUNDANT)
+    (TSEMU_SQE_FLAG_REPLAYABLE | TSEMU_SQE_FLAG_SPECULATIVE | TSEMU_SQE_FLAG_CHECKSUM |            \
+     TSEMU_SQE_FLAG_REDUNDANT)
 
 /* Why an entry is refused: reason, what was found, what was expected. */
 struct complaint {
@@ -139,6 +139,8 @@ static bool check_operands(const struct fw *fw, struct context *context,
     bool poisoned = sqe->flags & TSEMU_SQE_FLAG_POISONED;
     if (poisoned && !check_poisoned(context, complaint))
         return false;
+    if (sqe->flags & TSEMU_SQE_FLAG_GANG && sqe->opcode != TSEMU_OPCODE_KERNEL)
+        return complain(complaint, TSEMU_REFUSAL_UNSUPPORTED, sqe->flags, 0);
     switch (sqe->opcode) {
     case TSEMU_OPCODE_NOP:
         return true;
@@ -150,6 +152,9 @@ static bool check_operands(const struct fw *fw, struct context *context,
             return true;
         if (sqe->blocks == 0)
             return complain(complaint, TSEMU_REFUSAL_BLOCKS, 0, 1);
+        if (sqe->flags & TSEMU_SQE_FLAG_GANG && sqe->blocks > fw->classes[sqe->engine_class].cores)
+            return complain(complaint, TSEMU_REFUSAL_BLOCKS, sqe->blocks,
+                            fw->classes[sqe->engine_class].cores);
         if (sqe->argument && !translate(context, sqe->argument, 1, &offset))
             return complain(complaint, TSEMU_REFUSAL_ADDRESS, sqe->argument, 1);
         return true;

@@ -35,7 +35,7 @@ static void fields_of_a_task(void)
     refused("opcode", 4, (tsemu_launch_desc){.opcode = TSEMU_OPCODE_AICPU});
     refused("opcode", 16, (tsemu_launch_desc){.opcode = 16});
     refused("opcode", 257, (tsemu_launch_desc){.opcode = 257});
-    refused("flags", 0x100, (tsemu_launch_desc){KERNEL, .flags = 0x100});
+    refused("flags", 0x200, (tsemu_launch_desc){KERNEL, .flags = 0x200});
     refused("priority", 8, (tsemu_launch_desc){KERNEL, .priority = 8});
     refused("stream", 1, (tsemu_launch_desc){KERNEL, .stream = 1});
     refused("stream", 65535, (tsemu_launch_desc){KERNEL, .stream = 65535});

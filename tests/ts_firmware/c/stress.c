@@ -137,6 +137,7 @@ static void open_client(struct run *run, uint32_t index)
         .cq_entries = 2u << seeded_below(random, 6),
         .batch = 1,
         .stream_limit = 4,
+        .weight = seeded_between(random, 1, 9),
         .host_heap_size = 4096,
         .device_heap_size = 4096,
         .interrupt_fd = -1,
